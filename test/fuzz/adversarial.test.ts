@@ -1,13 +1,22 @@
+import { randomUUID } from 'node:crypto'
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { quantile, report } from '#test/support/fault-report.ts'
+import { createRandom } from '#test/support/random.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from '../integration/limits/hostile-target.ts'
 import { FIELDS, type SizedRequest } from './adversarial-fields.ts'
+import { type LargeRequest, largeRequests } from './adversarial-operations.ts'
+import { type Document, listOperations, nameOf, type Operation } from './document.ts'
+import { serviceToken, UNLIMITED } from './target.ts'
 
 const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
+const LARGE_SIZE = 900_000
+const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 15
 const BODY_CHARACTERS_MAX = 6_000_000
 // Processor time of one turn of the event loop.
 const TURN_MS_MAX = { api: 100, worker: 250 }
@@ -30,7 +39,7 @@ let calm: Cost
 let before = { api: 0, worker: 0 }
 
 beforeAll(async () => {
-  target = await openTarget()
+  target = await openTarget(UNLIMITED)
   // The first requests of each kind compile validators and start threads.
   for (const sized of Object.values(FIELDS)) expect(await send(sized(100))).toBeLessThan(500)
   await send(FIELDS['content of words']?.(100_000))
@@ -108,12 +117,15 @@ async function costOf(name: string): Promise<Cost> {
 }
 
 /** The least of several tries, as long as one is beyond the bounds. */
-async function leastCostOf(name: string): Promise<Cost> {
-  let least = await costOf(name)
+async function leastCostOf<Measured extends Cost>(
+  measure: () => Promise<Measured>,
+): Promise<Measured> {
+  let least = await measure()
   for (let tries = 1; tries < TRIES && isTooMuch(least); tries += 1) {
     calm = await costOfNothing()
-    const next = await costOf(name)
+    const next = await measure()
     least = {
+      ...next,
       api: Math.min(least.api, next.api),
       worker: Math.min(least.worker, next.worker),
       wait: Math.min(least.wait, next.wait),
@@ -126,6 +138,37 @@ function isTooMuch({ api, worker, wait }: Cost): boolean {
   return api > TURN_MS_MAX.api || worker > TURN_MS_MAX.worker || wait > WAIT_MS_MAX + calm.wait
 }
 
+/** A credential with which an operation is allowed; sign-outs end that of a user. */
+async function credentialFor({ surface, path }: Operation): Promise<string> {
+  if (surface === 'v1' || surface === 'messages' || surface === 'cohere') return API_KEY
+  if (/\/(admin|invite)/.test(path)) return serviceToken()
+  const answer = await fetch(`${target.api.url}/signup`, {
+    method: 'POST',
+    headers: JSON_HEADERS,
+    body: JSON.stringify({ email: `${randomUUID()}@example.test`, password: 'correct horse' }),
+  })
+  return ((await answer.json()) as { access_token: string }).access_token
+}
+
+async function costOfLarge(
+  { method, path, type, body }: LargeRequest,
+  credential: string,
+): Promise<Cost & { readonly status: number }> {
+  await turns()
+  const answer = await fetch(`${target.api.url}${path}`, {
+    method,
+    redirect: 'manual',
+    headers: {
+      authorization: `Bearer ${credential}`,
+      ...(type !== undefined && { 'content-type': type }),
+    },
+    ...(body !== undefined && { body }),
+  })
+  await answer.arrayBuffer()
+  // The wait of others is measured for the listed fields alone.
+  return { ...(await turns()), wait: 0, status: answer.status }
+}
+
 async function heaps() {
   const { api, worker } = target.watched
   return { api: await api.collectedMib(), worker: await worker.collectedMib() }
@@ -136,7 +179,7 @@ describe('requests of every size', () => {
     'in %s are answered or refused, and hold up neither process nor other requests',
     { timeout: 120_000 },
     async (name) => {
-      const cost = await leastCostOf(name)
+      const cost = await leastCostOf(() => costOf(name))
       costs.set(name, cost)
       expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
       expect(cost.api).toBeLessThan(TURN_MS_MAX.api)
@@ -144,6 +187,28 @@ describe('requests of every size', () => {
       expect(cost.wait).toBeLessThan(WAIT_MS_MAX + calm.wait)
     },
   )
+
+  it('in any field of any operation hold up neither process', { timeout: 600_000 }, async () => {
+    const answer = await fetch(`${target.api.url}/openapi.json`)
+    const operations = listOperations((await answer.json()) as Document)
+    const all = operations.flatMap((operation) =>
+      largeRequests(operation, LARGE_SIZE).map((request) => ({ operation, request })),
+    )
+    const random = createRandom()
+    const drawn = all.filter(() => random() < LARGE_REQUESTS / all.length)
+    const findings: object[] = []
+    for (const { operation, request } of drawn) {
+      const credential = await credentialFor(operation)
+      const cost = await leastCostOf(() => costOfLarge(request, credential))
+      const { status, ...turn } = cost
+      const isAnswered = status < 500 || status === 501
+      if (isAnswered && !isTooMuch({ ...turn, wait: 0 })) continue
+      findings.push({ operation: nameOf(operation), field: request.name, ...cost })
+    }
+    report('large fields', { fields: all.length, sent: drawn.length })
+    expect(findings).toEqual([])
+    expect(drawn.length).toBeGreaterThan(LARGE_REQUESTS / 2)
+  })
 
   it('leave the memory of both processes as it was', async () => {
     const after = await heaps()

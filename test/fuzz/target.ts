@@ -35,8 +35,8 @@ export interface FuzzTarget {
   close(): Promise<void>
 }
 
-// Limits have tests of their own; here they would hide what lies behind them.
-const UNLIMITED = {
+/** Limits have tests of their own; here they would hide what lies behind them. */
+export const UNLIMITED = {
   AUTH_RATE_LIMIT_EMAIL_SENT: '1000000',
   AUTH_RATE_LIMIT_SMS_SENT: '1000000',
   AUTH_RATE_LIMIT_TOKEN_REFRESH: '1000000',
@@ -109,7 +109,8 @@ async function newClaims(url: string, operation: Operation): Promise<Record<Clai
   return { own, key: API_KEY, user, service, none: '', broken: `${user.slice(0, -3)}abc` }
 }
 
-function serviceToken(): Promise<string> {
+/** An access token of the service role. */
+export function serviceToken(): Promise<string> {
   const secret = apiEnv('', 0).AUTH_JWT_SECRET
   return new SignJWT({ role: 'service_role' })
     .setProtectedHeader({ alg: 'HS256' })

@@ -1,9 +1,14 @@
+import { setImmediate } from 'node:timers/promises'
+
 import { CancelledError, failure } from '#shared/errors.ts'
 
 import type { ModelRunner, StepLogits } from './model-runner.ts'
 import { Scheduler, type SchedulerOptions, type Step } from './scheduler.ts'
 import { Sequence } from './slots.ts'
 import type { EngineStats, SampledToken, SequenceEnd, SequenceRequest } from './types.ts'
+
+/** How long rows are sampled before the event loop has its turn. */
+const SAMPLING_TURN_MS = 10
 
 /** Settings of an engine beyond its scheduler's. */
 interface EngineOptions extends SchedulerOptions {
@@ -157,7 +162,9 @@ export class Engine {
       if (step.kind === 'batchPrefill') {
         this.#scheduler.notePrefill(step.sequences.length * step.length, durationMs)
       }
-      const numComputed = this.#sample(step, logits)
+      const sampled = this.#sample(step, logits)
+      // Sequences that have ended are settled in the same turn, unless sampling took long.
+      const numComputed = typeof sampled === 'number' ? sampled : await sampled
       this.#scheduler.settle(step, numComputed)
       this.#scheduler.sweep()
     } catch (error) {
@@ -166,29 +173,46 @@ export class Engine {
   }
 
   /** Chooses tokens from a step's logits; returns how many positions of each sequence now count. */
-  #sample(step: Step, logits: StepLogits): number {
+  #sample(step: Step, logits: StepLogits): number | Promise<number> {
+    let rest: Promise<void> | undefined
     switch (step.kind) {
       case 'prefill':
         this.#samplePrefill(step.sequence, step.count, logits)
         return step.count
       case 'batchPrefill':
-        for (const [index, sequence] of step.sequences.entries()) {
-          this.#promptTokens += sequence.numPrompt
-          // The next token may be known from an earlier run on another worker.
-          if (sequence.numGenerated > 0) continue
-          guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
-        }
-        return 0
+        for (const sequence of step.sequences) this.#promptTokens += sequence.numPrompt
+        // The next token may be known from an earlier run on another worker.
+        rest = this.#sampleRows(step.sequences, logits, ({ numGenerated }) => numGenerated === 0)
+        return rest?.then(() => 0) ?? 0
       case 'decode':
-        for (const [index, sequence] of step.sequences.entries()) {
-          // The next token is known from an earlier run on another worker.
-          if (sequence.isReplaying) continue
-          guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
-        }
-        return 1
+        // The next token is known from an earlier run on another worker.
+        rest = this.#sampleRows(step.sequences, logits, ({ isReplaying }) => !isReplaying)
+        return rest?.then(() => 1) ?? 1
       case 'verify':
         return this.#sampleDraft(step.sequence, step.draft, logits)
     }
+  }
+
+  /**
+   * Samples a row for each sequence that needs a token. The masks of grammars may take long: the
+   * event loop then has its turn, and the result is the promise of the remaining rows.
+   */
+  #sampleRows(
+    sequences: readonly Sequence[],
+    logits: StepLogits,
+    needsToken: (sequence: Sequence) => boolean,
+    first = 0,
+  ): Promise<void> | undefined {
+    const startedAtMs = performance.now()
+    for (let row = first; row < sequences.length; row += 1) {
+      const sequence = sequences[row]
+      if (sequence === undefined || !needsToken(sequence)) continue
+      if (row > first && performance.now() - startedAtMs >= SAMPLING_TURN_MS) {
+        return setImmediate().then(() => this.#sampleRows(sequences, logits, needsToken, row))
+      }
+      guard(sequence, () => this.#sampleToken(sequence, logits.row(row)))
+    }
+    return undefined
   }
 
   #samplePrefill(sequence: Sequence, count: number, logits: StepLogits): void {

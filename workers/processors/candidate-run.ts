@@ -15,7 +15,11 @@ import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
-import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
+import type {
+  ConstraintSource,
+  FollowingBudget,
+  TokenConstraint,
+} from '../sampling/constraint/token-constraint.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
 import { allowOnly, banSequences } from '../sampling/token-rules.ts'
@@ -28,12 +32,14 @@ import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-
 
 const SPACE = 0x20
 
-interface CandidateOptions {
+/** What one candidate is made of. */
+export interface CandidateOptions {
   readonly model: CompletionModel
   readonly input: GenerateInput
   readonly prompt: PreparedPrompt
   readonly index: number
   readonly constraint: ConstraintSource | undefined
+  readonly followingBudget: FollowingBudget
   readonly outlet: DeltaOutlet
 }
 
@@ -63,7 +69,7 @@ export class CandidateRun {
     const { model, input, prompt, index } = options
     this.#options = options
     this.#resume = input.resume?.find((point) => point.index === index)
-    this.#constraint = options.constraint?.create()
+    this.#constraint = options.constraint?.create(options.followingBudget)
     this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,

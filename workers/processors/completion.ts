@@ -14,8 +14,9 @@ import { ignoredHints, isTokenId, unknownTokenId } from '#workers/text/text-mode
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
+import { FollowingBudget } from '../sampling/constraint/token-constraint.ts'
 import { beginsInReasoning } from '../text/answer-dialect.ts'
-import { CandidateRun, DeltaOutlet } from './candidate-run.ts'
+import { type CandidateOptions, CandidateRun, DeltaOutlet } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { AdaptedTools, CompletionModel } from './completion-model.ts'
 import { cacheScopeOf, type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
@@ -106,12 +107,7 @@ async function processGenerate(
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
-  const runs = prompts.flatMap((prompt, promptIndex) =>
-    Array.from({ length: input.bestOf }, (_, k) => {
-      const index = promptIndex * input.bestOf + k
-      return new CandidateRun({ model, input, prompt, index, constraint, outlet })
-    }),
-  )
+  const runs = openRuns({ model, input, constraint, outlet }, prompts)
   const dialect = dialectOf(model, prompts, { input, isFree })
   const unread = [...ignored, ...ignoredHints(model.text, input.hints)]
   const promptTokenIds = input.returnsPromptTokens === true && {
@@ -146,6 +142,21 @@ async function processGenerate(
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,
   })
+}
+
+/** The candidates of a job, which share what their grammar may cost. */
+function openRuns(
+  shared: Pick<CandidateOptions, 'model' | 'input' | 'constraint' | 'outlet'>,
+  prompts: readonly PreparedPrompt[],
+): CandidateRun[] {
+  const { bestOf } = shared.input
+  const followingBudget = new FollowingBudget()
+  return prompts.flatMap((prompt, promptIndex) =>
+    Array.from({ length: bestOf }, (_, k) => {
+      const index = promptIndex * bestOf + k
+      return new CandidateRun({ ...shared, prompt, index, followingBudget })
+    }),
+  )
 }
 
 /** Fills parameters that the request leaves out with the defaults of the model. */

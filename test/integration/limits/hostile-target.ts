@@ -45,8 +45,8 @@ export const ADMIN_TOKEN = 'the-admin-token-of-the-tests'
 
 export const JSON_HEADERS = { 'content-type': 'application/json' }
 
-/** Starts both processes. */
-export async function openTarget(): Promise<Target> {
+/** Starts both processes, the API with additional settings. */
+export async function openTarget(env: Readonly<Record<string, string>> = {}): Promise<Target> {
   const database = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-hostile-'))
   const catalogue = join(folder, 'models.json')
@@ -56,7 +56,7 @@ export async function openTarget(): Promise<Target> {
     keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
     env: {
       ...{ MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
-      MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
+      ...{ MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN, ...env },
     },
   })
   const watched = { api: await watchProcess(), worker: await watchProcess() }

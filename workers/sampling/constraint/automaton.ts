@@ -15,6 +15,16 @@ export interface AutomatonState {
    * computed yet.
    */
   readonly next: (AutomatonState | null | undefined)[]
+  /** Built where a state has many tops and a first byte is read. */
+  readers?: Readers
+}
+
+/** The frames of a state by what they read. */
+interface Readers {
+  /** By the byte that each reads next. */
+  readonly byByte: ReadonlyMap<number, readonly Frame[]>
+  /** Frames that read any of several bytes. */
+  readonly ofSets: readonly Frame[]
 }
 
 /** What remains to be read: the rest of one node, then everything below it. */
@@ -29,7 +39,8 @@ interface Frame {
 const FRAMES_PER_STEP_MAX = 20_000
 const STATES_MAX = 20_000
 const FRAMES_MAX = 200_000
-const CLOSED_FRAMES_MAX = 16 // as many as most grammars have at once, and short keys
+const UNSORTED_TOPS_MAX = 16 // scanned for each byte; more are sorted by what they read
+const CLOSED_FRAMES_MAX = 4096 // a longer key costs about as much as what it finds
 const BYTES_PER_STATE = 2300 // with its transitions
 const BYTES_PER_FRAME = 200 // with its key
 const BYTES_PER_PART = 300 // of the grammar itself
@@ -49,6 +60,7 @@ export class Automaton {
   readonly #states = new Map<string, AutomatonState>()
   /** By the frames that were to be expanded: most bytes of a class lead to the same. */
   readonly #closed = new Map<string, AutomatonState>()
+  #closedKeyBytes = 0
   #numParts: number
   #frameCount = 0
   #framesExpanded = 0
@@ -72,7 +84,8 @@ export class Automaton {
     return (
       this.#numParts * BYTES_PER_PART +
       this.#states.size * BYTES_PER_STATE +
-      (this.#frames.size + this.#closed.size) * BYTES_PER_FRAME
+      (this.#frames.size + this.#closed.size) * BYTES_PER_FRAME +
+      this.#closedKeyBytes
     )
   }
 
@@ -86,12 +99,17 @@ export class Automaton {
     const known = state.next[byte]
     if (known !== undefined) return known
     const pending: (Frame | null)[] = []
-    for (const frame of state.tops) {
-      const { grammar, position, below } = frame
+    const read = ({ grammar, position, below }: Frame): void => {
       if (grammar.kind === 'oneOf' && grammar.members[byte] === 1) pending.push(below)
       if (grammar.kind === 'bytes' && grammar.bytes[position] === byte) {
         pending.push(this.#frame(grammar, position + 1, below))
       }
+    }
+    if (state.tops.length <= UNSORTED_TOPS_MAX) state.tops.forEach(read)
+    else {
+      state.readers ??= sortReaders(state.tops)
+      state.readers.byByte.get(byte)?.forEach(read)
+      state.readers.ofSets.forEach(read)
     }
     const found = pending.length === 0 ? null : this.#closeOnce(pending)
     state.next[byte] = found
@@ -105,6 +123,7 @@ export class Automaton {
     if (known !== undefined) return known
     const state = this.#close(pending)
     this.#closed.set(key, state)
+    this.#closedKeyBytes += key.length
     return state
   }
 
@@ -201,6 +220,7 @@ export class Automaton {
     this.#states.clear()
     this.#frames.clear()
     this.#closed.clear()
+    this.#closedKeyBytes = 0
     this.start.next.fill(undefined)
   }
 }
@@ -211,6 +231,22 @@ export class GrammarTooAmbiguousError extends Error {
     super('the grammar is too ambiguous')
     this.name = 'GrammarTooAmbiguousError'
   }
+}
+
+function sortReaders(tops: readonly Frame[]): Readers {
+  const byByte = new Map<number, Frame[]>()
+  const ofSets: Frame[] = []
+  for (const frame of tops) {
+    const { grammar, position } = frame
+    const byte = grammar.kind === 'bytes' ? grammar.bytes[position] : undefined
+    if (byte === undefined) ofSets.push(frame)
+    else {
+      const frames = byByte.get(byte)
+      if (frames === undefined) byByte.set(byte, [frame])
+      else frames.push(frame)
+    }
+  }
+  return { byByte, ofSets }
 }
 
 function readsByte({ grammar, position }: Frame): boolean {

@@ -17,16 +17,36 @@ export interface TokenConstraint {
 
 /** What makes a follower for every answer. */
 export interface ConstraintSource {
-  /** A follower at the beginning of an answer. */
-  create(): TokenConstraint
+  /** A follower at the beginning of an answer; the budget is that of its request. */
+  create(budget?: FollowingBudget): TokenConstraint
 }
 
 const MASKS_MAX = 64
+/** Some 50 ms of the event loop; an enum of ten thousand values takes two thirds of it. */
+const FRAMES_PER_MASK_MAX = 60_000
+/** Beyond what each token adds; the first masks of a large schema cost the most. */
+const FRAMES_AT_FIRST = 400_000
+/** Some 5 ms, which is little beside a step of the model. */
+const FRAMES_PER_TOKEN = 5000
+
 /**
- * Some 50 ms of the event loop; the schema of three thousand optional members takes a seventh of
- * it.
+ * What the answers of one request may spend on following their grammar, in frames. All answers of a
+ * batch wait while the mask of one is computed.
  */
-const FRAMES_PER_MASK_MAX = 200_000
+export class FollowingBudget {
+  #left = FRAMES_AT_FIRST
+
+  /** Throws `GrammarTooAmbiguousError` when the frames exceed what is left. */
+  charge(frames: number): void {
+    this.#left -= frames
+    if (this.#left < 0) throw new GrammarTooAmbiguousError()
+  }
+
+  /** A token was chosen. */
+  addToken(): void {
+    this.#left += FRAMES_PER_TOKEN
+  }
+}
 
 /** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
 export class ConstraintFactory implements ConstraintSource {
@@ -61,27 +81,35 @@ export class ConstraintFactory implements ConstraintSource {
   }
 
   /** A follower at the beginning of an answer. */
-  create(): TokenConstraint {
-    return this.#follow(this.#automaton.start)
+  create(budget = new FollowingBudget()): TokenConstraint {
+    return this.#follow(this.#automaton.start, budget)
   }
 
   /** A follower of what goes on after some bytes; undefined where the grammar does not begin so. */
-  createAfter(bytes: Uint8Array): TokenConstraint | undefined {
-    const state = this.#readBytes(this.#automaton.start, bytes)
-    return state === null ? undefined : this.#follow(state)
+  createAfter(bytes: Uint8Array, budget = new FollowingBudget()): TokenConstraint | undefined {
+    const state = this.#charged(budget, () => this.#readBytes(this.#automaton.start, bytes))
+    return state === null ? undefined : this.#follow(state, budget)
   }
 
-  #follow(start: AutomatonState): TokenConstraint {
+  #follow(start: AutomatonState, budget: FollowingBudget): TokenConstraint {
     let state = start
     return {
-      mask: (scores) => this.#apply(state, scores),
+      mask: (scores) => this.#charged(budget, () => this.#apply(state, scores)),
       accept: (tokenId) => {
-        state = this.#read(state, tokenId) ?? state
+        budget.addToken()
+        state = this.#charged(budget, () => this.#read(state, tokenId)) ?? state
       },
       get isFinished() {
         return state.isFinal && state.isAccepting
       },
     }
+  }
+
+  #charged<T>(budget: FollowingBudget, work: () => T): T {
+    const before = this.#automaton.framesExpanded
+    const result = work()
+    budget.charge(this.#automaton.framesExpanded - before)
+    return result
   }
 
   #read(from: AutomatonState, tokenId: number): AutomatonState | null {

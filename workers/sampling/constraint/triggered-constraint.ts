@@ -1,7 +1,12 @@
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import { GrammarTooAmbiguousError } from './automaton.ts'
-import type { ConstraintFactory, ConstraintSource, TokenConstraint } from './token-constraint.ts'
+import {
+  type ConstraintFactory,
+  type ConstraintSource,
+  FollowingBudget,
+  type TokenConstraint,
+} from './token-constraint.ts'
 
 /** Where a grammar begins to hold, and which. */
 interface TriggeredOptions {
@@ -30,7 +35,7 @@ export class TriggeredConstraint implements ConstraintSource {
   }
 
   /** A follower at the beginning of an answer. */
-  create(): TokenConstraint {
+  create(budget = new FollowingBudget()): TokenConstraint {
     const { pieces, inner, isLenient, isAtStart = false } = this.#options
     const opening = this.#opening
     // How much of the opening the text ends with. It repeats no beginning of its own, so that a
@@ -62,7 +67,7 @@ export class TriggeredConstraint implements ConstraintSource {
         isOver = isAtStart
         // A token that goes on in another way than the grammar leaves this part free.
         follow(() => {
-          inside = inner().createAfter(bytes.subarray(index + 1))
+          inside = inner().createAfter(bytes.subarray(index + 1), budget)
         })
         if (inside !== undefined) return
       }

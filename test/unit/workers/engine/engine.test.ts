@@ -11,6 +11,10 @@ import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.t
 
 afterEach(closeEngines)
 
+const slowRequest = (at: number) => ({
+  ...{ promptTokenIds: makePrompt(at, 5), maxNewTokens: 4, cacheScope: `slow ${at}` },
+})
+
 describe('an engine', () => {
   it.each(['model_quantized', 'model_uint8'])(
     'keeps rows apart where %s couples them through its quantization',
@@ -180,6 +184,30 @@ describe('an engine', () => {
     ])
     expect(seen.at(-1)).toBe(6)
     expect(engine.stats()).toMatchObject({ tokens: 6, steps: seen.length })
+  })
+
+  it('lets the event loop have its turn between rows that take long to sample', async () => {
+    const engine = await openEngine('llama-in-place')
+    const plain = await Promise.all([1, 2, 3].map((at) => generate(engine, slowRequest(at))))
+    let turn = 0
+    const turnsOfCalls: number[] = []
+    let next = setImmediate(function count() {
+      turn += 1
+      next = setImmediate(count)
+    })
+    const slow = {
+      next(logits: Float32Array) {
+        const from = performance.now()
+        while (performance.now() - from < 12) turnsOfCalls.push(turn)
+        return greedy.next(logits, 0)
+      },
+    }
+    const requests = [1, 2, 3].map((at) => generate(engine, { ...slowRequest(at), sampler: slow }))
+    const answers = await Promise.all(requests)
+    clearImmediate(next)
+    expect(answers.map(({ tokenIds }) => tokenIds)).toEqual(plain.map(({ tokenIds }) => tokenIds))
+    // Twelve tokens in six steps at most: rows of one step would otherwise share a turn.
+    expect(new Set(turnsOfCalls).size).toBeGreaterThan(7)
   })
 
   it('cancels what runs when it closes', async () => {

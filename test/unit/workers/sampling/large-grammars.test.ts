@@ -5,6 +5,9 @@ import { Automaton } from '#workers/sampling/constraint/automaton.ts'
 import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
 import { GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
+import { compileWholePattern } from '#workers/sampling/constraint/string-pattern.ts'
+import { ConstraintFactory } from '#workers/sampling/constraint/token-constraint.ts'
+import { buildTokenTrie } from '#workers/sampling/constraint/token-trie.ts'
 
 /** Whether a text is one of a grammar's. */
 function accepts(automaton: Automaton, text: string): boolean {
@@ -83,4 +86,53 @@ describe('a part that is made later', () => {
     expect(accepts(automaton, 'ab')).toBe(true)
     expect(automaton.bytes).toBeGreaterThan(before)
   })
+})
+
+/** Bytes, and runs of one letter as vocabularies have them. */
+const TOKENS = [
+  ...Array.from({ length: 256 }, (_, byte) => Buffer.of(byte)),
+  ...Array.from({ length: 58 }, (_, index) => Buffer.from('a'.repeat(index + 2))),
+]
+const pieces = {
+  bytesOf: (tokenId: number) => TOKENS[tokenId] as Buffer,
+  firstBytesOf: (tokenId: number) => TOKENS[tokenId] as Buffer,
+  isSpecial: () => false,
+  size: TOKENS.length,
+}
+
+/** Writes `ab` over and over within a pattern; returns the number of letters. */
+function write(pattern: string, letters: number): number {
+  const factory = new ConstraintFactory({
+    grammar: compileWholePattern(new GrammarBuilder(), pattern),
+    ...{ trie: buildTokenTrie(pieces), pieces, endTokenIds: new Set<number>() },
+  })
+  const follower = factory.create()
+  for (let index = 0; index < letters; index += 1) {
+    follower.mask(new Float32Array(TOKENS.length))
+    follower.accept((index % 2 === 0 ? 'a' : 'b').charCodeAt(0))
+  }
+  return letters
+}
+
+describe('an answer within a pattern', () => {
+  it.each(['[a-z]{0,5000}', '([ab]*a[ab]{300})*', '(\\w+\\s?){1,50}', '([a-z]+,? ?)*'])(
+    'goes on as long as each token costs little (%s)',
+    (pattern) => {
+      expect(write(pattern, 600)).toBe(600)
+    },
+  )
+
+  it.each(['([a-z]|a[a-z]|aa[a-z]){0,2000}'])(
+    'ends before others wait for it where each token costs much (%s)',
+    (pattern) => {
+      expect(() => write(pattern, 600)).toThrow('the grammar is too ambiguous')
+    },
+  )
+
+  it.each(['([a-z]{1,60}){1,60}', '([a-z]{0,30}){0,30}'])(
+    'is refused where one mask costs more than a turn of the event loop (%s)',
+    (pattern) => {
+      expect(() => write(pattern, 1)).toThrow('the grammar is too ambiguous')
+    },
+  )
 })
