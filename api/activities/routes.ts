@@ -8,7 +8,6 @@ import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 
-import type { Activities, ActivityQuery } from './activities.ts'
 import {
   type Activity,
   BATCH_MAX,
@@ -17,7 +16,7 @@ import {
   parseMoment,
   REFERENCES,
 } from './activity.ts'
-import type { NewActivity } from './recording.ts'
+import type { Activities, ActivityQuery, NewActivity } from './activity-store.ts'
 
 interface ActivityServices {
   readonly activities: Activities

@@ -13,7 +13,7 @@ import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import type { FilePage, Files } from './files.ts'
+import type { FilePage, Files } from './file-store.ts'
 import { PURPOSES } from './json-lines.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 import { UploadsInFlight } from './uploads-in-flight.ts'
