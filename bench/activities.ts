@@ -6,7 +6,7 @@ import { join } from 'node:path'
 
 import { Client } from 'pg'
 
-import { openActivities } from '#api/activities/activities.ts'
+import { openActivities } from '#api/activities/activity-store.ts'
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { createLimiter } from '#api/limits/limiter.ts'
 import { startPostgres } from '#launcher/embedded/postgres.ts'

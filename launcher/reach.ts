@@ -1,6 +1,6 @@
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
-import { type Database, openDatabase } from '#shared/db/client.ts'
+import { type Database, openDatabase, ping } from '#shared/db/client.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -18,7 +18,7 @@ const REDIS_TIMEOUT_MS = 5000
 export async function openReachableDatabase(config: DatabaseConfig): Promise<Database> {
   const database = openDatabase({ ...config, logger: createLogger({ level: 'error' }) })
   try {
-    await database.pool.query('select 1')
+    await ping(database.pool)
     return database
   } catch (error) {
     await database.close()

@@ -41,7 +41,7 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
       why: 'providers know no accounts',
     },
     {
-      files: /^api\/files\/files\.ts/,
+      files: /^api\/files\/file-store\.ts/,
       never: /^(fastify|@fastify\/.*)$/,
       why: 'stored files know no HTTP',
     },
@@ -226,6 +226,13 @@ describe('the tree', () => {
 
   it('prints through the logger alone, except for the command line', () => {
     expect(pathsWith(sources, /\bconsole\.\w+\(/, /^launcher\//)).toEqual([])
+  })
+
+  it('writes SQL in stores and in the adapter of the database alone', () => {
+    const rawSql = /\bsql(<[^`]*>)?`|\bsql\.raw\(|\.(query|execute)(<[^(]*>)?\(\s*[`'"]/
+    // The reports of the console join and group tables of several stores.
+    const exceptions = /-store\.ts$|^shared\/db\/|^api\/console\//
+    expect(pathsWith(sources, rawSql, exceptions)).toEqual([])
   })
 
   it('has no default exports', () => {

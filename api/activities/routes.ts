@@ -9,7 +9,6 @@ import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 import { choice } from '#shared/schemas.ts'
 
-import type { Activities, ActivityQuery } from './activities.ts'
 import {
   type Activity,
   BATCH_MAX,
@@ -18,7 +17,7 @@ import {
   parseMoment,
   REFERENCES,
 } from './activity.ts'
-import type { NewActivity } from './recording.ts'
+import type { Activities, ActivityQuery, NewActivity } from './activity-store.ts'
 
 interface ActivityServices {
   readonly activities: Activities

@@ -1,5 +1,5 @@
-import { type OwnObject, ownActivity } from './activities.ts'
-import type { OwnActivity } from './recording.ts'
+import type { OwnActivity } from './activity-store.ts'
+import { type OwnObject, ownActivity } from './own-activity.ts'
 
 /** The part of a user server's security event that is recorded as an activity. */
 export interface SecurityEvent {

@@ -1,5 +1,7 @@
-import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, type SQL, sql } from 'drizzle-orm'
+import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, type SQL } from 'drizzle-orm'
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
+
+import { firstOf } from '#shared/db/expressions.ts'
 
 import type { AuthServices } from './services.ts'
 import { inTransaction, type Store } from './store.ts'
@@ -52,7 +54,8 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
     refreshTokens,
     and(isNotNull(refreshTokens.revokedAt), lt(refreshTokens.revokedAt, ago(DAY_MS))),
   )
-  await sweep('sessions', tables.sessions, endedSessions(services, ago))
+  const ended = endedSessions(services, ago)
+  if (ended !== undefined) await sweep('sessions', tables.sessions, ended)
   if (config.signup.isAnonymousEnabled) {
     const old = and(eq(users.isAnonymous, true), lt(users.createdAt, ago(30 * DAY_MS)))
     result.anonymousUsers = await deleteUsers(services, old)
@@ -105,14 +108,14 @@ type Swept = PgTable & { readonly id: PgColumn }
 function endedSessions(services: AuthServices, ago: (ms: number) => Date): SQL | undefined {
   const { sessions } = services.store.tables
   const { timeboxSeconds, inactivityTimeoutSeconds } = services.config.sessions
-  const lastUse = sql`coalesce(${sessions.refreshedAt}, ${sessions.createdAt})`
+  const lastUse = firstOf<Date>(sessions.refreshedAt, sessions.createdAt)
   const conditions = [
     ...(timeboxSeconds > 0 ? [lt(sessions.createdAt, ago(timeboxSeconds * 1000 + DAY_MS))] : []),
     ...(inactivityTimeoutSeconds > 0
-      ? [sql`${lastUse} < ${ago(inactivityTimeoutSeconds * 1000 + DAY_MS)}`]
+      ? [lt(lastUse, ago(inactivityTimeoutSeconds * 1000 + DAY_MS))]
       : []),
   ]
-  return conditions.length === 0 ? sql`false` : or(...conditions)
+  return or(...conditions)
 }
 
 // Users who signed up themselves and never confirmed, signed in, or were invited.

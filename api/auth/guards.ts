@@ -5,7 +5,7 @@ import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import { findSession } from '#api/auth/sessions/sessions.ts'
-import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { findUserById, isBanned } from '#api/auth/users/user-store.ts'
 import { networkOf, plainAddress } from '#api/http/request.ts'
 import { ServiceError } from '#shared/errors.ts'
 

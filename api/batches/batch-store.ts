@@ -1,10 +1,36 @@
-import type { Pool, PoolClient } from 'pg'
+import {
+  and,
+  asc,
+  desc,
+  eq,
+  exists,
+  getTableColumns,
+  gt,
+  inArray,
+  isNotNull,
+  isNull,
+  lt,
+  lte,
+  ne,
+  notExists,
+  or,
+  type SQL,
+  sql,
+  TransactionRollbackError,
+} from 'drizzle-orm'
 
-import { tablePrefixOf } from '#shared/db/migrate.ts'
+import type { Db } from '#shared/db/client.ts'
+import {
+  databaseNow,
+  isBeyondRowWhere,
+  secondsFromNow,
+  tableOfArrays,
+} from '#shared/db/expressions.ts'
+import type { BatchRow, BatchTables, InputFault } from '#shared/db/schema/batches.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { sealText } from '#shared/stored-content.ts'
 
-import { type BatchRow, type InputFault, lineContextOf } from './batch.ts'
+import { lineContextOf } from './batch.ts'
 
 /** The fields of a new batch. */
 interface NewBatch {
@@ -58,135 +84,129 @@ export interface Batches {
   settle(): Promise<void>
 }
 
-/**
- * The states of unfinished batches, as in their partial index, because finished batches are many.
- */
-const OPEN = "('validating', 'in_progress', 'finalizing', 'cancelling')"
+/** The states of unfinished batches, as in their partial index: finished batches are many. */
+const OPEN = ['validating', 'in_progress', 'finalizing', 'cancelling'] as const
+const CANCELLABLE = ['validating', 'in_progress'] as const
+const NO_LEASE = { leaseId: null, leaseUntil: null }
+const CANCELLING = { status: 'cancelling', cancellingAt: databaseNow, ...NO_LEASE } as const
 
 /** Opens the batches of a database. */
-export function openBatches(pool: Pool, namespace: string, cipher?: ContentCipher): Batches {
-  const prefix = tablePrefixOf(namespace)
-  const tables = {
-    batches: `${prefix}batches`,
-    lines: `${prefix}batch_lines`,
-    organizations: `${prefix}organizations`,
-    users: `${prefix}users`,
-  }
+export function openBatches(db: Db, tables: BatchTables, cipher?: ContentCipher): Batches {
   const { batches } = tables
-  const one = async (text: string, values: readonly unknown[]): Promise<BatchRow | undefined> =>
-    (await pool.query<BatchRow>(text, [...values])).rows[0]
+  const own = (organizationId: string, id: string) =>
+    and(eq(batches.organizationId, organizationId), eq(batches.id, id))
   return {
-    create: (batch, openMax) => create(pool, tables, batch, openMax),
-    find: (organizationId, id) =>
-      one(`select * from ${batches} where organization_id = $1 and id = $2`, [organizationId, id]),
-    async list(organizationId, { limit, after }) {
-      const past = `(created_at, id) < (select created_at, id from ${batches}
-        where organization_id = $1 and id = $3)`
-      const { rows } = await pool.query<BatchRow>(
-        `select * from ${batches} where organization_id = $1 and ($3::text is null or ${past})
-         order by created_at desc, id desc limit $2`,
-        [organizationId, limit + 1, after ?? null],
-      )
-      return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+    create: (batch, openMax) => create(db, tables, batch, openMax),
+    async find(organizationId, id) {
+      return (await db.select().from(batches).where(own(organizationId, id)))[0]
     },
+    list: (organizationId, page) => list(db, tables, organizationId, page),
     async cancel(organizationId, id) {
-      const cancelled = await one(
-        `update ${batches} set status = 'cancelling', cancelling_at = now(),
-           lease_id = null, lease_until = null
-         where organization_id = $1 and id = $2 and status in ('validating', 'in_progress')
-         returning *`,
-        [organizationId, id],
-      )
+      const [cancelled] = await db
+        .update(batches)
+        .set(CANCELLING)
+        .where(and(own(organizationId, id), inArray(batches.status, CANCELLABLE)))
+        .returning()
       return cancelled ?? this.find(organizationId, id)
     },
-    lease: (leaseId, seconds) => one(leaseQuery(tables), [leaseId, seconds]),
+    lease: (leaseId, seconds) => lease(db, tables, leaseId, seconds),
     async renew(leaseId, seconds) {
-      await pool.query(
-        `update ${batches} set lease_until = now() + make_interval(secs => $2)
-         where lease_id = $1 and status in ${OPEN}`,
-        [leaseId, seconds],
-      )
+      await db
+        .update(batches)
+        .set({ leaseUntil: secondsFromNow(seconds) })
+        .where(and(eq(batches.leaseId, leaseId), inArray(batches.status, OPEN)))
     },
-    begin: (id, leaseId, lines) => begin(pool, tables, { id, leaseId, lines, cipher }),
+    begin: (id, leaseId, lines) => begin(db, tables, { id, leaseId, lines, cipher }),
     async reject(id, leaseId, errors) {
-      await pool.query(
-        `update ${batches} set status = 'failed', failed_at = now(), errors = $3,
-           lease_id = null, lease_until = null
-         where id = $1 and lease_id = $2 and status = 'validating'`,
-        [id, leaseId, JSON.stringify(errors)],
-      )
+      await db
+        .update(batches)
+        .set({ status: 'failed', failedAt: databaseNow, errors, ...NO_LEASE })
+        .where(isValidatedBy(tables, id, leaseId))
     },
-    async settle() {
-      await pool.query(abandonQuery(tables))
-      await pool.query(banQuery(tables), [JSON.stringify([BANNED])])
-      await pool.query(settleQuery(tables))
-    },
+    settle: () => settle(db, tables),
   }
-}
-
-interface Tables {
-  readonly batches: string
-  readonly lines: string
-  readonly organizations: string
-  readonly users: string
 }
 
 /** Locks the organization, so that concurrent requests count its batches one after another. */
 function create(
-  pool: Pool,
-  { batches, organizations }: Tables,
-  batch: NewBatch,
+  db: Db,
+  { batches, organizations }: BatchTables,
+  { windowSeconds, modelIds, ...batch }: NewBatch,
   openMax: number,
 ): Promise<BatchRow | undefined> {
-  return inTransaction(pool, async (client) => {
-    await client.query(`select id from ${organizations} where id = $1 for no key update`, [
-      batch.organizationId,
-    ])
-    return insert(client, batches, batch, openMax)
+  const { organizationId } = batch
+  return inTransaction(db, async (tx) => {
+    const found = tx.select({ id: organizations.id }).from(organizations)
+    await found.where(eq(organizations.id, organizationId)).for('no key update')
+    // Of before the insertion, which its own statement does not see.
+    const open = sql<string>`(${tx
+      .select({ total: sql`count(*)` })
+      .from(batches)
+      .where(and(eq(batches.organizationId, organizationId), inArray(batches.status, OPEN)))})`
+    const expiresAt = secondsFromNow(windowSeconds)
+    const [made] = await tx
+      .insert(batches)
+      .values({ ...batch, expiresAt, modelIds: modelIds === null ? null : [...modelIds] })
+      .returning({ ...getTableColumns(batches), open })
+    if (made === undefined || Number(made.open) >= openMax) return undefined
+    const { open: _open, ...row } = made
+    return row
   })
 }
 
-async function insert(
-  client: PoolClient,
-  batches: string,
-  batch: NewBatch,
-  openMax: number,
-): Promise<BatchRow | undefined> {
-  const { rows } = await client.query<BatchRow>(
-    `insert into ${batches} (id, organization_id, model_ids, endpoint, input_file_id,
-       input_object_key, completion_window, metadata, expires_at, api_key_id, user_id,
-       output_retention_seconds)
-     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid, $13
-     where (select count(*) from ${batches} where organization_id = $2
-       and status in ${OPEN}) < $10
-     returning *`,
-    [
-      batch.id,
-      batch.organizationId,
-      batch.modelIds,
-      batch.endpoint,
-      batch.inputFileId,
-      batch.inputObjectKey,
-      batch.completionWindow,
-      batch.metadata === null ? null : JSON.stringify(batch.metadata),
-      batch.windowSeconds,
-      openMax,
-      batch.apiKeyId ?? null,
-      batch.userId ?? null,
-      batch.outputRetentionSeconds,
-    ],
-  )
-  return rows[0]
+async function list(
+  db: Db,
+  { batches }: BatchTables,
+  organizationId: string,
+  { limit, after }: BatchPage,
+): Promise<{ rows: BatchRow[]; hasMore: boolean }> {
+  const isOwn = eq(batches.organizationId, organizationId)
+  const isLast = and(isOwn, eq(batches.id, after ?? ''))
+  const isBehind = isBeyondRowWhere([batches.createdAt, batches.id], '<', isLast)
+  const rows = await db
+    .select()
+    .from(batches)
+    .where(and(isOwn, after === undefined ? undefined : isBehind))
+    .orderBy(desc(batches.createdAt), desc(batches.id))
+    .limit(limit + 1)
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
 }
 
-// A deleted organization needs no results.
-function abandonQuery({ batches, organizations }: Tables): string {
-  return `
-    update ${batches} b set status = 'cancelling', cancelling_at = now(),
-      lease_id = null, lease_until = null
-    from ${organizations} o
-    where o.id = b.organization_id and o.deleted_at is not null
-      and b.status in ('validating', 'in_progress')`
+/** A cancelled batch is finalized once none of its lines runs any more. */
+async function lease(
+  db: Db,
+  tables: BatchTables,
+  leaseId: string,
+  seconds: number,
+): Promise<BatchRow | undefined> {
+  const { batches } = tables
+  const next = db
+    .select({ id: batches.id })
+    .from(batches)
+    .where(
+      and(
+        or(isNull(batches.leaseUntil), lt(batches.leaseUntil, databaseNow)),
+        or(
+          inArray(batches.status, ['validating', 'finalizing']),
+          and(eq(batches.status, 'cancelling'), runsNoLine(db, tables)),
+        ),
+      ),
+    )
+    .orderBy(asc(batches.createdAt))
+    .limit(1)
+    .for('update', { skipLocked: true })
+  const [leased] = await db
+    .update(batches)
+    .set({ leaseId, leaseUntil: secondsFromNow(seconds) })
+    .where(eq(batches.id, next))
+    .returning()
+  return leased
+}
+
+function runsNoLine(db: Db, { batches, lines }: BatchTables): SQL {
+  const isRunning = and(eq(lines.state, 'running'), gt(lines.leaseUntil, databaseNow))
+  const ofBatch = db.select({ line: lines.line }).from(lines)
+  return notExists(ofBatch.where(and(eq(lines.batchId, batches.id), isRunning)))
 }
 
 const BANNED: InputFault = {
@@ -196,47 +216,50 @@ const BANNED: InputFault = {
   line: null,
 }
 
-// A ban cancels the batches of the user's own organization, and those that the user created with an
-// access token elsewhere.
-function banQuery({ batches, organizations, users }: Tables): string {
-  return `
-    update ${batches} b set status = 'cancelling', cancelling_at = now(), errors = $1,
-      lease_id = null, lease_until = null
-    from ${organizations} o
-    where o.id = b.organization_id and b.status in ('validating', 'in_progress')
-      and exists (select 1 from ${users} u
-        where u.id in (o.personal_user_id, b.user_id) and u.banned_until > now())`
-}
-
-// A cancelled batch is finalized once none of its lines runs any more.
-function leaseQuery({ batches, lines }: Tables): string {
-  return `
-    update ${batches} set lease_id = $1, lease_until = now() + make_interval(secs => $2)
-    where id = (
-      select id from ${batches} b
-      where (lease_until is null or lease_until < now())
-        and (status in ('validating', 'finalizing') or (status = 'cancelling' and not exists (
-          select 1 from ${lines} l
-          where l.batch_id = b.id and l.state = 'running' and l.lease_until > now())))
-      order by created_at limit 1 for update skip locked
+async function settle(db: Db, tables: BatchTables): Promise<void> {
+  const { batches, lines, organizations, users } = tables
+  const isOwned = and(
+    eq(organizations.id, batches.organizationId),
+    inArray(batches.status, CANCELLABLE),
+  )
+  // A deleted organization needs no results.
+  await db
+    .update(batches)
+    .set(CANCELLING)
+    .from(organizations)
+    .where(and(isOwned, isNotNull(organizations.deletedAt)))
+  // A ban cancels the batches of the user's own organization, and those that the user created with
+  // an access token elsewhere.
+  const isOwner = or(eq(users.id, organizations.personalUserId), eq(users.id, batches.userId))
+  const found = db.select({ id: users.id }).from(users)
+  const banned = found.where(and(isOwner, gt(users.bannedUntil, databaseNow)))
+  await db
+    .update(batches)
+    .set({ ...CANCELLING, errors: [BANNED] })
+    .from(organizations)
+    .where(and(isOwned, exists(banned)))
+  const ofBatch = db.select({ line: lines.line }).from(lines)
+  const open = ofBatch.where(and(eq(lines.batchId, batches.id), ne(lines.state, 'done')))
+  const isOver = lte(batches.expiresAt, databaseNow)
+  const isInProgress = eq(batches.status, 'in_progress')
+  await db
+    .update(batches)
+    .set({ status: 'finalizing', finalizingAt: databaseNow })
+    .where(
+      or(
+        and(eq(batches.status, 'validating'), isOver),
+        and(isInProgress, runsNoLine(db, tables), or(isOver, notExists(open))),
+      ),
     )
-    returning *`
 }
 
-function settleQuery({ batches, lines }: Tables): string {
-  return `
-    update ${batches} b set status = 'finalizing', finalizing_at = now()
-    where (status = 'validating' and expires_at <= now())
-      or (status = 'in_progress'
-        and not exists (select 1 from ${lines} l
-          where l.batch_id = b.id and l.state = 'running' and l.lease_until > now())
-        and (expires_at <= now() or not exists (
-          select 1 from ${lines} l where l.batch_id = b.id and l.state <> 'done')))`
+function isValidatedBy({ batches }: BatchTables, id: string, leaseId: string): SQL | undefined {
+  return and(eq(batches.id, id), eq(batches.leaseId, leaseId), eq(batches.status, 'validating'))
 }
 
 async function begin(
-  pool: Pool,
-  { batches, lines }: Tables,
+  db: Db,
+  tables: BatchTables,
   batch: {
     readonly id: string
     readonly leaseId: string
@@ -244,47 +267,39 @@ async function begin(
     readonly cipher: ContentCipher | undefined
   },
 ): Promise<void> {
-  await inTransaction(pool, async (client) => {
+  const { id, leaseId, cipher } = batch
+  await inTransaction(db, async (tx) => {
     let total = 0
     for await (const page of batch.lines) {
-      await client.query(
-        `insert into ${lines} (batch_id, line, custom_id, body)
-         select $1, * from unnest($2::int[], $3::text[], $4::text[])`,
-        [
-          batch.id,
-          page.map(({ line }) => line),
-          page.map(({ customId }) => customId),
-          page.map(({ line, body }) => sealText(body, batch.cipher, lineContextOf(batch.id, line))),
-        ],
-      )
+      const rows = tableOfArrays([
+        ['int', page.map(({ line }) => line)],
+        ['text', page.map(({ customId }) => customId)],
+        ['text', page.map(({ line, body }) => sealText(body, cipher, lineContextOf(id, line)))],
+      ])
+      await tx.execute(sql`
+        insert into ${tables.lines} (batch_id, line, custom_id, body)
+        select ${id}, * from ${rows}`)
       total += page.length
     }
-    const { rowCount } = await client.query(
-      `update ${batches} set status = 'in_progress', in_progress_at = now(), total = $3,
-         lease_id = null, lease_until = null
-       where id = $1 and lease_id = $2 and status = 'validating'`,
-      [batch.id, batch.leaseId, total],
-    )
+    const begun = await tx
+      .update(tables.batches)
+      .set({ status: 'in_progress', inProgressAt: databaseNow, total, ...NO_LEASE })
+      .where(isValidatedBy(tables, id, leaseId))
+      .returning({ id: tables.batches.id })
     // Without the lease, the lines belong to another process.
-    return rowCount === 1 ? total : undefined
+    return begun.length === 1 ? total : undefined
   })
 }
 
 /** Commits when `work` returns a value and rolls back when it returns undefined. */
 async function inTransaction<T>(
-  pool: Pool,
-  work: (client: PoolClient) => Promise<T | undefined>,
+  db: Db,
+  work: (tx: Db) => Promise<T | undefined>,
 ): Promise<T | undefined> {
-  const client = await pool.connect()
   try {
-    await client.query('begin')
-    const result = await work(client)
-    await client.query(result === undefined ? 'rollback' : 'commit')
-    return result
+    return await db.transaction(async (tx) => (await work(tx)) ?? tx.rollback())
   } catch (error) {
-    await client.query('rollback')
+    if (error instanceof TransactionRollbackError) return undefined
     throw error
-  } finally {
-    client.release()
   }
 }

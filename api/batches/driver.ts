@@ -3,10 +3,10 @@ import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
 import { PollLoop } from '#api/v1/poll-loop.ts'
+import type { BatchRow, InputFault } from '#shared/db/schema/batches.ts'
 import { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import type { BatchRow, InputFault } from './batch.ts'
 import type { Batches } from './batch-store.ts'
 import { type FinalizeServices, finalize } from './finalize.ts'
 import { FaultyInputError, readInput } from './input-lines.ts'
@@ -145,7 +145,7 @@ export class BatchDriver {
 
   async #validate(batch: BatchRow): Promise<void> {
     const { batches, store } = this.#services
-    const input = { objectKey: batch.input_object_key, endpoint: batch.endpoint }
+    const input = { objectKey: batch.inputObjectKey, endpoint: batch.endpoint }
     try {
       await batches.begin(batch.id, this.#leaseId, readInput(store, input))
     } catch (error) {

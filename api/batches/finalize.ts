@@ -1,34 +1,18 @@
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 
+import type { Files } from '#api/files/file-store.ts'
+import type { BatchRow } from '#shared/db/schema/batches.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import { type BatchRow, lineIdOf } from './batch.ts'
+import { lineIdOf } from './batch.ts'
 import type { BatchEnd, BatchLines, FinishedLine } from './line-store.ts'
-
-/** The destination of the files of batches. */
-interface BatchFiles {
-  publish(
-    file: {
-      readonly id: string
-      readonly organizationId: string
-      readonly objectKey: string
-      readonly filename: string
-      readonly purpose: string
-      readonly bytes: number
-      readonly sha256: Buffer
-      /** Seconds until the file expires; never when absent. */
-      readonly retentionSeconds?: number
-    },
-    bytesMax: number,
-  ): Promise<object | undefined>
-  find(organizationId: string, id: string): Promise<object | undefined>
-}
 
 export interface FinalizeServices {
   readonly lines: BatchLines
-  readonly files: BatchFiles
+  /** Receive the output of batches. */
+  readonly files: Pick<Files, 'publish' | 'find'>
   readonly store: ObjectStore
   /** Receives the end of a batch; may be called several times for the same end. */
   readonly announce?: (batch: BatchRow, end: BatchEnd['status'] | 'failed') => Promise<void>
@@ -53,8 +37,8 @@ export async function finalize(
 }
 
 function endOf(batch: BatchRow, unrun: number): BatchEnd['status'] {
-  if (batch.cancelling_at !== null) return 'cancelled'
-  return batch.in_progress_at === null || unrun > 0 ? 'expired' : 'completed'
+  if (batch.cancellingAt !== null) return 'cancelled'
+  return batch.inProgressAt === null || unrun > 0 ? 'expired' : 'completed'
 }
 
 const PIECE_BYTES = 1024 * 1024 // a millisecond of hashing
@@ -64,7 +48,7 @@ async function writeFile(
   { isGood, status }: { readonly isGood: boolean; readonly status: BatchEnd['status'] },
   { lines, files, store }: FinalizeServices,
 ): Promise<string> {
-  const { organization_id: organizationId } = batch
+  const { organizationId } = batch
   const id = `file-${batch.id.replace(/^batch_/, '')}${isGood ? 'out' : 'err'}`
   if ((await files.find(organizationId, id)) !== undefined) return id
   // Not the id: a delayed process must not overwrite a published file.
@@ -82,7 +66,7 @@ async function writeFile(
   }
   const { bytes } = await store.put(objectKey, Readable.from(rows(), { objectMode: false }))
   const filename = `${batch.id}_${isGood ? 'output' : 'error'}.jsonl`
-  const { output_retention_seconds: retentionSeconds } = batch
+  const { outputRetentionSeconds: retentionSeconds } = batch
   const file = {
     ...{ id, organizationId, objectKey, filename, purpose: 'batch_output', bytes },
     ...(retentionSeconds !== null && { retentionSeconds }),
@@ -105,12 +89,12 @@ const UNRUN = {
 
 function presentLine(batchId: string, line: FinishedLine, status: BatchEnd['status']): string {
   const id = JSON.stringify(lineIdOf(batchId, line.line))
-  const customId = JSON.stringify(line.custom_id)
+  const customId = JSON.stringify(line.customId)
   const head = `{"id":${id},"custom_id":${customId}`
   if (line.answer === null) {
     const error = JSON.stringify({ code: `batch_${status}`, message: UNRUN[status] })
     return `${head},"response":null,"error":${error}}`
   }
-  const about = `"status_code":${line.status_code},"request_id":${JSON.stringify(line.request_id)}`
+  const about = `"status_code":${line.statusCode},"request_id":${JSON.stringify(line.requestId)}`
   return `${head},"response":{${about},"body":${line.answer}},"error":null}`
 }

@@ -1,8 +1,8 @@
 import { readLines } from '#api/http/lines.ts'
+import type { InputFault } from '#shared/db/schema/batches.ts'
 import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import type { InputFault } from './batch.ts'
 import type { NewLine } from './batch-store.ts'
 
 /** The maximum number of requests in a batch. */

@@ -1,23 +1,31 @@
-import type { Pool } from 'pg'
+import {
+  and,
+  asc,
+  between,
+  count,
+  eq,
+  exists,
+  gt,
+  inArray,
+  lt,
+  lte,
+  ne,
+  not,
+  or,
+  sql,
+} from 'drizzle-orm'
 
-import { tablePrefixOf } from '#shared/db/migrate.ts'
+import type { Db } from '#shared/db/client.ts'
+import { databaseNow, increased, secondsFromNow } from '#shared/db/expressions.ts'
+import type { BatchLineRow, BatchRow, BatchTables } from '#shared/db/schema/batches.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openText, sealText } from '#shared/stored-content.ts'
 
 import { lineContextOf } from './batch.ts'
 
-/** A line that a process has claimed. */
-export interface ClaimedLine {
-  readonly batch_id: string
-  readonly line: number
-  readonly body: string
-  readonly attempts: number
-  readonly organization_id: string
-  readonly endpoint: string
-  readonly model_ids: readonly string[] | null
-  readonly api_key_id: string | null
-  readonly user_id: string | null
-}
+/** A line that a process has claimed, with what it needs of its batch. */
+export type ClaimedLine = Pick<BatchLineRow, 'batchId' | 'line' | 'body' | 'attempts'> &
+  Pick<BatchRow, 'organizationId' | 'endpoint' | 'modelIds' | 'apiKeyId' | 'userId'>
 
 /** The outcome of a line. */
 export interface LineAnswer {
@@ -28,13 +36,10 @@ export interface LineAnswer {
 }
 
 /** A line as it is written to a file. */
-export interface FinishedLine {
-  readonly line: number
-  readonly custom_id: string
-  readonly request_id: string | null
-  readonly status_code: number | null
-  readonly answer: string | null
-}
+export type FinishedLine = Pick<
+  BatchLineRow,
+  'line' | 'customId' | 'requestId' | 'statusCode' | 'answer'
+>
 
 interface LineCounts {
   readonly good: number
@@ -77,82 +82,106 @@ const PAGE_LINES = 200
 const PAGE_BYTES = 1024 * 1024
 
 /** The key of a line among the claims of a process. */
-export function lineName({ batch_id, line }: Pick<ClaimedLine, 'batch_id' | 'line'>): string {
-  return `${batch_id}:${line}`
+export function lineName({ batchId, line }: Pick<ClaimedLine, 'batchId' | 'line'>): string {
+  return `${batchId}:${line}`
 }
 
+const NO_LEASE = { leaseId: null, leaseUntil: null }
+
 /** Opens the lines of a database's batches. */
-export function openBatchLines(pool: Pool, namespace: string, cipher?: ContentCipher): BatchLines {
-  const prefix = tablePrefixOf(namespace)
-  const batches = `${prefix}batches`
-  const lines = `${prefix}batch_lines`
-  const outcome = "(state = 'done' and status_code between 200 and 299)"
+export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCipher): BatchLines {
+  const { batches, lines } = tables
+  const held = (line: ClaimedLine, leaseId: string) =>
+    and(
+      ...[eq(lines.batchId, line.batchId), eq(lines.line, line.line)],
+      ...[eq(lines.leaseId, leaseId), eq(lines.state, 'running')],
+    )
   return {
     async claim(leaseId, limit, seconds) {
-      const { rows } = await pool.query<ClaimedLine>(claimQuery(batches, lines), [
-        leaseId,
-        limit,
-        seconds,
-      ])
+      const rows = await claim(db, tables, { leaseId, limit, seconds })
       return rows.map((row) => {
-        const context = lineContextOf(row.batch_id, row.line)
+        const context = lineContextOf(row.batchId, row.line)
         return { ...row, body: openText(row.body, cipher, context) }
       })
     },
     async renew(leaseId, seconds) {
-      const { rows } = await pool.query<ClaimedLine>(
-        `update ${lines} l set lease_until = now() + make_interval(secs => $2)
-         from ${batches} b
-         where l.lease_id = $1 and l.state = 'running' and b.id = l.batch_id
-           and b.status = 'in_progress'
-         returning l.batch_id, l.line`,
-        [leaseId, seconds],
-      )
+      const rows = await db
+        .update(lines)
+        .set({ leaseUntil: secondsFromNow(seconds) })
+        .from(batches)
+        .where(
+          and(
+            ...[eq(lines.leaseId, leaseId), eq(lines.state, 'running')],
+            ...[eq(batches.id, lines.batchId), eq(batches.status, 'in_progress')],
+          ),
+        )
+        .returning({ batchId: lines.batchId, line: lines.line })
       return new Set(rows.map(lineName))
     },
-    finish(line, leaseId, answer) {
-      const context = lineContextOf(line.batch_id, line.line)
-      const sealed = { ...answer, body: sealText(answer.body, cipher, context) }
-      return finish(pool, { batches, lines }, { line, leaseId, answer: sealed })
+    async finish(line, leaseId, { requestId, statusCode, body }) {
+      const answer = sealText(body, cipher, lineContextOf(line.batchId, line.line))
+      const finished = db
+        .update(lines)
+        .set({ state: 'done', ...NO_LEASE, requestId, statusCode, answer })
+        .where(held(line, leaseId))
+        .returning({ batchId: lines.batchId })
+      const done = db.$with('done').as(finished)
+      const counter = statusCode >= 200 && statusCode < 300 ? 'completed' : 'failed'
+      const counted = await db
+        .with(done)
+        .update(batches)
+        .set({ [counter]: increased(batches[counter]) })
+        .from(done)
+        .where(eq(batches.id, done.batchId))
+        .returning({ id: batches.id })
+      return counted.length === 1
     },
-    release: (line, leaseId, options) => release(pool, lines, { line, leaseId, ...options }),
-    async countOutcomes(batchId) {
-      const { rows } = await pool.query<LineCounts>(
-        `select count(*) filter (where ${outcome})::int as good,
-           count(*) filter (where not ${outcome})::int as bad,
-           count(*) filter (where state <> 'done')::int as unrun
-         from ${lines} where batch_id = $1`,
-        [batchId],
-      )
-      return rows[0] ?? { good: 0, bad: 0, unrun: 0 }
+    async release(line, leaseId, { delaySeconds, isCounted }) {
+      const retryAt = secondsFromNow(delaySeconds)
+      const attempts = isCounted ? lines.attempts : increased(lines.attempts, -1)
+      await db
+        .update(lines)
+        .set({ state: 'waiting', ...NO_LEASE, retryAt, attempts: sql`${attempts}` })
+        .where(held(line, leaseId))
     },
-    read: (batchId, isGood) =>
-      read(pool, { lines, cipher }, { batchId, condition: `${isGood ? '' : 'not '}${outcome}` }),
-    async close(batchId, leaseId, { status, outputFileId, errorFileId }) {
-      const { rowCount } = await pool.query(
-        `with ended as (
-           update ${batches} set status = $3, ${status}_at = now(), failed = total - completed,
-             output_file_id = $4, error_file_id = $5, lease_id = null, lease_until = null
-           where id = $1 and lease_id = $2 and status in ('finalizing', 'cancelling')
-           returning id
-         ), deleted_lines as (delete from ${lines} where batch_id in (select id from ended))
-         select id from ended`,
-        [batchId, leaseId, status, outputFileId, errorFileId],
-      )
-      return rowCount === 1
-    },
+    countOutcomes: (batchId) => countOutcomes(db, tables, batchId),
+    read: (batchId, wantsGood) => read(db, tables, { batchId, wantsGood, cipher }),
+    close: (batchId, leaseId, end) => close(db, tables, { batchId, leaseId, end }),
   }
 }
 
+async function countOutcomes(db: Db, tables: BatchTables, batchId: string): Promise<LineCounts> {
+  const { lines } = tables
+  const isDone = isGood(tables)
+  const [counts] = await db
+    .select({
+      good: sql<number>`${count()} filter (where ${isDone})`.mapWith(Number),
+      bad: sql<number>`${count()} filter (where not ${isDone})`.mapWith(Number),
+      unrun: sql<number>`${count()} filter (where ${ne(lines.state, 'done')})`.mapWith(Number),
+    })
+    .from(lines)
+    .where(eq(lines.batchId, batchId))
+  return counts ?? { good: 0, bad: 0, unrun: 0 }
+}
+
+function isGood({ lines }: BatchTables) {
+  return sql`(${and(eq(lines.state, 'done'), between(lines.statusCode, 200, 299))})`
+}
+
+interface Reading {
+  readonly batchId: string
+  readonly wantsGood: boolean
+  readonly cipher: ContentCipher | undefined
+}
+
 async function* read(
-  pool: Pool,
-  { lines, cipher }: { readonly lines: string; readonly cipher: ContentCipher | undefined },
-  { batchId, condition }: { readonly batchId: string; readonly condition: string },
+  db: Db,
+  tables: BatchTables,
+  { batchId, wantsGood, cipher }: Reading,
 ): AsyncGenerator<FinishedLine> {
   let after = -1
   for (;;) {
-    const text = pageQuery(lines, condition)
-    const { rows } = await pool.query<FinishedLine>(text, [batchId, after])
+    const rows = await readPage(db, tables, { batchId, wantsGood, after })
     for (const { answer, ...row } of rows) {
       const context = lineContextOf(batchId, row.line)
       yield { ...row, answer: answer === null ? null : openText(answer, cipher, context) }
@@ -163,84 +192,117 @@ async function* read(
   }
 }
 
-function pageQuery(lines: string, condition: string): string {
-  return `
-    select line, custom_id, request_id, status_code, answer from (
-      select *, coalesce(sum(octet_length(answer)) over (
-        order by line rows between unbounded preceding and 1 preceding), 0) as bytes_before
-      from (
-        select line, custom_id, request_id, status_code, answer from ${lines}
-        where batch_id = $1 and line > $2 and ${condition} order by line limit ${PAGE_LINES}
-      ) page
-    ) measured
-    where bytes_before < ${PAGE_BYTES} order by line`
+function readPage(
+  db: Db,
+  tables: BatchTables,
+  where: Omit<Reading, 'cipher'> & { readonly after: number },
+): Promise<FinishedLine[]> {
+  const { lines } = tables
+  const { line, customId, requestId, statusCode, answer } = lines
+  const isWanted = where.wantsGood ? isGood(tables) : not(isGood(tables))
+  const page = db
+    .select({ line, customId, requestId, statusCode, answer })
+    .from(lines)
+    .where(and(eq(lines.batchId, where.batchId), gt(line, where.after), isWanted))
+    .orderBy(asc(line))
+    .limit(PAGE_LINES)
+    .as('page')
+  const bytesBefore = sql<number>`coalesce(sum(octet_length(${page.answer})) over (
+    order by ${page.line} rows between unbounded preceding and 1 preceding), 0)`
+  const measured = db
+    .select({
+      ...{ line: page.line, customId: page.customId, requestId: page.requestId },
+      ...{ statusCode: page.statusCode, answer: page.answer },
+      bytesBefore: bytesBefore.as('bytes_before'),
+    })
+    .from(page)
+    .as('measured')
+  return db
+    .select({
+      ...{ line: measured.line, customId: measured.customId, requestId: measured.requestId },
+      ...{ statusCode: measured.statusCode, answer: measured.answer },
+    })
+    .from(measured)
+    .where(lt(measured.bytesBefore, PAGE_BYTES))
+    .orderBy(asc(measured.line))
 }
 
-async function finish(
-  pool: Pool,
-  { batches, lines }: { readonly batches: string; readonly lines: string },
-  done: { readonly line: ClaimedLine; readonly leaseId: string; readonly answer: LineAnswer },
+async function close(
+  db: Db,
+  { batches, lines }: BatchTables,
+  { batchId, leaseId, end }: { batchId: string; leaseId: string; end: BatchEnd },
 ): Promise<boolean> {
-  const { requestId, statusCode, body } = done.answer
-  const isGood = statusCode >= 200 && statusCode < 300
-  const { rowCount } = await pool.query(
-    `with done as (
-       update ${lines} set state = 'done', lease_id = null, lease_until = null,
-         request_id = $4, status_code = $5, answer = $6
-       where batch_id = $1 and line = $2 and lease_id = $3 and state = 'running'
-       returning batch_id
-     )
-     update ${batches} set ${isGood ? 'completed = completed + 1' : 'failed = failed + 1'}
-     from done where id = done.batch_id`,
-    [done.line.batch_id, done.line.line, done.leaseId, requestId, statusCode, body],
-  )
-  return rowCount === 1
-}
-
-async function release(
-  pool: Pool,
-  lines: string,
-  given: {
-    readonly line: ClaimedLine
-    readonly leaseId: string
-    readonly delaySeconds: number
-    readonly isCounted: boolean
-  },
-): Promise<void> {
-  const { line, leaseId, delaySeconds, isCounted } = given
-  await pool.query(
-    `update ${lines} set state = 'waiting', lease_id = null, lease_until = null,
-       retry_at = now() + make_interval(secs => $4), attempts = attempts - $5
-     where batch_id = $1 and line = $2 and lease_id = $3 and state = 'running'`,
-    [line.batch_id, line.line, leaseId, delaySeconds, isCounted ? 0 : 1],
-  )
-}
-
-// Batches alternate: the one that was served longest ago goes first. A line with an expired lease
-// belonged to a process that died. Of one batch, the index has the lines in their order: a join
-// would sort all remaining ones each time.
-function claimQuery(batches: string, lines: string): string {
-  const isFree = `((l.state = 'waiting' and l.retry_at <= now())
-    or (l.state = 'running' and l.lease_until < now()))`
-  return `
-    with chosen as (
-      select b.id from ${batches} b
-      where b.status = 'in_progress' and b.expires_at > now()
-        and exists (select 1 from ${lines} l where l.batch_id = b.id and ${isFree})
-      order by b.served_at nulls first, b.created_at limit 1
-    ), served as (
-      update ${batches} set served_at = clock_timestamp() where id in (select id from chosen)
-      returning id, organization_id, endpoint, model_ids, api_key_id, user_id
-    ), free as (
-      select l.batch_id, l.line from ${lines} l
-      where l.batch_id = (select id from served) and ${isFree}
-      order by l.batch_id, l.line limit $2 for update of l skip locked
+  const { status, outputFileId, errorFileId } = end
+  const closed = db
+    .update(batches)
+    .set({
+      ...{ status, outputFileId, errorFileId, ...NO_LEASE, [`${status}At`]: databaseNow },
+      failed: sql`${batches.total} - ${batches.completed}`,
+    })
+    .where(
+      and(
+        ...[eq(batches.id, batchId), eq(batches.leaseId, leaseId)],
+        inArray(batches.status, ['finalizing', 'cancelling']),
+      ),
     )
-    update ${lines} l set state = 'running', lease_id = $1, attempts = l.attempts + 1,
-      lease_until = now() + make_interval(secs => $3)
-    from free, served
-    where l.batch_id = free.batch_id and l.line = free.line and served.id = l.batch_id
-    returning l.batch_id, l.line, l.body, l.attempts,
-      served.organization_id, served.endpoint, served.model_ids,
-      served.api_key_id, served.user_id`
+    .returning({ id: batches.id })
+  const ended = db.$with('ended').as(closed)
+  const ids = db.select({ id: ended.id }).from(ended)
+  const deleted = db.$with('deleted').as(db.delete(lines).where(inArray(lines.batchId, ids)))
+  const rows = await db.with(ended, deleted).select({ id: ended.id }).from(ended)
+  return rows.length === 1
+}
+
+/**
+ * Batches alternate: the one that was served longest ago goes first. A line with an expired lease
+ * belonged to a process that died. Of one batch, the index has the lines in their order: a join
+ * would sort all remaining ones each time.
+ */
+function claim(
+  db: Db,
+  { batches, lines }: BatchTables,
+  options: { readonly leaseId: string; readonly limit: number; readonly seconds: number },
+): Promise<ClaimedLine[]> {
+  const { leaseId, limit, seconds } = options
+  const isFree = or(
+    and(eq(lines.state, 'waiting'), lte(lines.retryAt, databaseNow)),
+    and(eq(lines.state, 'running'), lt(lines.leaseUntil, databaseNow)),
+  )
+  const ofBatch = db.select({ line: lines.line }).from(lines)
+  const hasFree = exists(ofBatch.where(and(eq(lines.batchId, batches.id), isFree)))
+  const isOpen = and(eq(batches.status, 'in_progress'), gt(batches.expiresAt, databaseNow))
+  const chosen = db
+    .select({ id: batches.id })
+    .from(batches)
+    .where(and(isOpen, hasFree))
+    .orderBy(sql`${batches.servedAt} nulls first`, asc(batches.createdAt))
+    .limit(1)
+  const { id, organizationId, endpoint, modelIds, apiKeyId, userId } = batches
+  const ofServed = { id, organizationId, endpoint, modelIds, apiKeyId, userId }
+  const serving = db.update(batches).set({ servedAt: sql`clock_timestamp()` })
+  const served = db.$with('served').as(serving.where(eq(id, chosen)).returning(ofServed))
+  const free = db.$with('free').as(
+    db
+      .select({ batchId: lines.batchId, line: lines.line })
+      .from(lines)
+      .where(and(eq(lines.batchId, db.select({ id: served.id }).from(served)), isFree))
+      .orderBy(asc(lines.batchId), asc(lines.line))
+      .limit(limit)
+      .for('update', { skipLocked: true }),
+  )
+  return db
+    .with(served, free)
+    .update(lines)
+    .set({
+      ...{ state: 'running', leaseId, leaseUntil: secondsFromNow(seconds) },
+      attempts: increased(lines.attempts),
+    })
+    .from(free)
+    .innerJoin(served, eq(served.id, free.batchId))
+    .where(and(eq(lines.batchId, free.batchId), eq(lines.line, free.line)))
+    .returning({
+      ...{ batchId: lines.batchId, line: lines.line, body: lines.body, attempts: lines.attempts },
+      ...{ organizationId: served.organizationId, endpoint: served.endpoint },
+      ...{ modelIds: served.modelIds, apiKeyId: served.apiKeyId, userId: served.userId },
+    })
 }

@@ -40,18 +40,18 @@ export async function runLine(
 ): Promise<LineOutcome> {
   const { execute, log, signal } = options
   // Names the line in its output file, and its usage and activity.
-  const id = lineIdOf(line.batch_id, line.line)
+  const id = lineIdOf(line.batchId, line.line)
   // How many processes may die while they run the line; the line may not be the cause.
   if (line.attempts > ATTEMPTS_MAX) return failed(id, failure.internal(INTERNAL_MESSAGE))
   try {
     const body = await execute({
       endpoint: line.endpoint,
       body: JSON.parse(line.body),
-      organizationId: line.organization_id,
-      modelIds: line.model_ids,
+      organizationId: line.organizationId,
+      modelIds: line.modelIds,
       requestId: id,
-      apiKeyId: line.api_key_id ?? undefined,
-      userId: line.user_id ?? undefined,
+      apiKeyId: line.apiKeyId ?? undefined,
+      userId: line.userId ?? undefined,
       signal,
     })
     return answered(id, 200, body)

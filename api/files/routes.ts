@@ -14,7 +14,7 @@ import { failure } from '#shared/errors.ts'
 import { choice } from '#shared/schemas.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import type { FilePage, Files } from './files.ts'
+import type { FilePage, Files } from './file-store.ts'
 import { PURPOSES } from './json-lines.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 import { UploadsInFlight } from './uploads-in-flight.ts'

@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/clock.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import type { Files } from './files.ts'
+import type { Files } from './file-store.ts'
 
 // Longer than any upload may take: older objects without a row are orphans.
 const ORPHAN_AGE_MS = 6 * 3600 * 1000

@@ -10,7 +10,7 @@ import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { EXPIRY_FIELDS, retentionSeconds } from './expiry.ts'
-import type { StoredUpload } from './files.ts'
+import type { StoredUpload } from './file-store.ts'
 import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { UploadInFlight } from './uploads-in-flight.ts'
 

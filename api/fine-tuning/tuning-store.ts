@@ -1,7 +1,8 @@
-import { and, asc, count, desc, eq, gt, inArray, isNull, or, type SQL, sql } from 'drizzle-orm'
+import { and, asc, count, desc, eq, gt, inArray, isNotNull, isNull, sql } from 'drizzle-orm'
 import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { Db } from '#shared/db/client.ts'
+import { databaseNow, hasFields, isBeyondRowWhere } from '#shared/db/expressions.ts'
 import type {
   CheckpointRow,
   TuningError,
@@ -87,7 +88,7 @@ export class TuningStore {
       const [open] = await tx
         .select({ total: count() })
         .from(jobs)
-        .where(and(eq(jobs.organizationId, job.organizationId), isOpen(this.#tables)))
+        .where(and(eq(jobs.organizationId, job.organizationId), inArray(jobs.status, OPEN_STATES)))
       if ((open?.total ?? 0) >= openMax) return undefined
       const rows = await tx
         .insert(jobs)
@@ -114,19 +115,20 @@ export class TuningStore {
   ): Promise<{ rows: TuningJobRow[]; hasMore: boolean }> {
     const { limit, after, metadata } = filter
     const { jobs } = this.#tables
-    const before = sql`(${jobs.createdAt}, ${jobs.id}) < (select created_at, id from ${jobs}
-      where organization_id = ${organizationId} and id = ${after})`
+    const isOwn = eq(jobs.organizationId, organizationId)
+    const isLast = and(isOwn, eq(jobs.id, after ?? ''))
+    const isBehind = isBeyondRowWhere([jobs.createdAt, jobs.id], '<', isLast)
     const rows = await this.#db
       .select()
       .from(jobs)
       .where(
         and(
-          eq(jobs.organizationId, organizationId),
-          after === undefined ? undefined : before,
+          isOwn,
+          after === undefined ? undefined : isBehind,
           metadata === null ? isNull(jobs.metadata) : undefined,
           metadata === null || metadata === undefined
             ? undefined
-            : sql`${jobs.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
+            : hasFields(jobs.metadata, metadata),
         ),
       )
       .orderBy(desc(jobs.createdAt), desc(jobs.id))
@@ -146,8 +148,8 @@ export class TuningStore {
       const [row] = await tx
         .update(jobs)
         .set({
-          ...{ status: to, updatedAt: sql`now()`, ...changes },
-          ...(isEnd && { finishedAt: sql`now()`, estimatedFinishAt: null }),
+          ...{ status: to, updatedAt: databaseNow, ...changes },
+          ...(isEnd && { finishedAt: databaseNow, estimatedFinishAt: null }),
         })
         .where(and(eq(jobs.id, id), inArray(jobs.status, [...from])))
         .returning()
@@ -230,14 +232,11 @@ export class TuningStore {
     { limit, after }: TuningPage,
   ): Promise<{ rows: TuningEventRow[]; hasMore: boolean }> {
     const { events } = this.#tables
-    const before = sql`${events.position} < (select position from ${events}
-      where job_id = ${jobId} and id = ${after})`
-    const rows = await this.#db
-      .select()
-      .from(events)
-      .where(and(eq(events.jobId, jobId), after === undefined ? undefined : before))
-      .orderBy(desc(events.position))
-      .limit(limit + 1)
+    const isLast = and(eq(events.jobId, jobId), eq(events.id, after ?? ''))
+    const before = isBeyondRowWhere([events.position], '<', isLast)
+    const isMeant = and(eq(events.jobId, jobId), after === undefined ? undefined : before)
+    const found = this.#db.select().from(events).where(isMeant)
+    const rows = await found.orderBy(desc(events.position)).limit(limit + 1)
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
@@ -280,14 +279,11 @@ export class TuningStore {
     { limit, after }: TuningPage,
   ): Promise<{ rows: CheckpointRow[]; hasMore: boolean }> {
     const { checkpoints } = this.#tables
-    const before = sql`${checkpoints.step} < (select step from ${checkpoints}
-      where job_id = ${jobId} and id = ${after})`
-    const rows = await this.#db
-      .select()
-      .from(checkpoints)
-      .where(and(eq(checkpoints.jobId, jobId), after === undefined ? undefined : before))
-      .orderBy(desc(checkpoints.step))
-      .limit(limit + 1)
+    const isLast = and(eq(checkpoints.jobId, jobId), eq(checkpoints.id, after ?? ''))
+    const before = isBeyondRowWhere([checkpoints.step], '<', isLast)
+    const isMeant = and(eq(checkpoints.jobId, jobId), after === undefined ? undefined : before)
+    const found = this.#db.select().from(checkpoints).where(isMeant)
+    const rows = await found.orderBy(desc(checkpoints.step)).limit(limit + 1)
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
@@ -348,9 +344,10 @@ export class TuningStore {
         where r.id = ${jobs.id} || '-' || ${jobs.run} and r.state in ('queued', 'in_progress'))`
     const lost = await this.#db.select({ id: jobs.id }).from(jobs).where(idle).limit(SWEPT_AT_ONCE)
     for (const { id } of lost) await this.cancel(id)
-    const deleted = sql`select id from ${organizations} where deleted_at is not null`
-    await this.#db.delete(models).where(sql`${models.organizationId} in (${deleted})`)
-    await this.#db.delete(jobs).where(sql`${jobs.organizationId} in (${deleted})`)
+    const found = this.#db.select({ id: organizations.id }).from(organizations)
+    const deleted = found.where(isNotNull(organizations.deletedAt))
+    await this.#db.delete(models).where(inArray(models.organizationId, deleted))
+    await this.#db.delete(jobs).where(inArray(jobs.organizationId, deleted))
   }
 
   /** Cancels a job that has not ended. */
@@ -372,7 +369,7 @@ export class TuningStore {
     const open = await this.#db
       .select({ id: jobs.id })
       .from(jobs)
-      .where(and(inArray(jobs.id, [...ids]), isOpen(this.#tables)))
+      .where(and(inArray(jobs.id, [...ids]), inArray(jobs.status, OPEN_STATES)))
     const tuned = await this.#db
       .selectDistinct({ id: models.jobId })
       .from(models)
@@ -389,10 +386,6 @@ const LOST: TuningError = {
   message: 'The training could not be completed because of an internal error.',
 }
 const SWEPT_AT_ONCE = 1000
-
-function isOpen({ jobs }: TuningTables): SQL | undefined {
-  return or(inArray(jobs.status, [...OPEN_STATES]))
-}
 
 function modelOf({ organizationId, id, model }: TuningJobRow) {
   return { organizationId, jobId: id, model }

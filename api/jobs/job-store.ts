@@ -15,6 +15,14 @@ import {
 import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { Db } from '#shared/db/client.ts'
+import {
+  databaseNow,
+  firstOf,
+  hasFields,
+  increased,
+  isBeyondRowWhere,
+  secondsFromNow,
+} from '#shared/db/expressions.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
 /** A new job; its content is encrypted already. */
@@ -46,7 +54,7 @@ export interface JobEnding {
   readonly result?: Buffer
 }
 
-const ENDED = { leaseId: null, leaseUntil: null, endedAt: sql`now()` }
+const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow }
 
 interface JobStoreOptions {
   readonly db: Db
@@ -150,8 +158,8 @@ export class JobStore {
     organizationId: string,
     { limit, after, state, endpoint, model, metadata }: JobFilter,
   ): Promise<{ rows: JobSummary[]; hasMore: boolean }> {
-    const before = sql`(${this.#jobs.createdAt}, ${this.#jobs.id}) < (select created_at, id from ${this.#jobs}
-      where organization_id = ${organizationId} and id = ${after})`
+    const isLast = this.#ownedBy(organizationId, after ?? '')
+    const before = isBeyondRowWhere([this.#jobs.createdAt, this.#jobs.id], '<', isLast)
     const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
     const rows = await this.#db
       .select(columns)
@@ -163,9 +171,7 @@ export class JobStore {
           ...(state === undefined ? [] : [eq(this.#jobs.state, state)]),
           ...(endpoint === undefined ? [] : [eq(this.#jobs.endpoint, endpoint)]),
           ...(model === undefined ? [] : [eq(this.#jobs.model, model)]),
-          ...(metadata === undefined
-            ? []
-            : [sql`${this.#jobs.metadata} @> ${JSON.stringify(metadata)}::jsonb`]),
+          ...(metadata === undefined ? [] : [hasFields(this.#jobs.metadata, metadata)]),
         ),
       )
       .orderBy(desc(this.#jobs.createdAt), desc(this.#jobs.id))
@@ -177,10 +183,10 @@ export class JobStore {
   async cancel(organizationId: string, id: string): Promise<JobSummary | undefined> {
     // One whose process is gone runs nowhere.
     const isIdle = and(this.#ownedBy(organizationId, id), this.#isOpen, isFree(this.#tables))
-    await this.#end(isIdle, { state: 'cancelled', cancelledAt: sql`now()` })
+    await this.#end(isIdle, { state: 'cancelled', cancelledAt: databaseNow })
     await this.#db
       .update(this.#jobs)
-      .set({ cancelledAt: sql`coalesce(${this.#jobs.cancelledAt}, now())` })
+      .set({ cancelledAt: firstOf(this.#jobs.cancelledAt, databaseNow) })
       .where(and(this.#ownedBy(organizationId, id), this.#isOpen))
     return this.find(organizationId, id)
   }
@@ -194,9 +200,9 @@ export class JobStore {
     return this.#db
       .update(this.#jobs)
       .set({
-        ...{ state: 'in_progress', leaseId, leaseUntil: until(seconds) },
-        startedAt: sql`coalesce(${this.#jobs.startedAt}, now())`,
-        attempts: sql`${this.#jobs.attempts} + 1`,
+        ...{ state: 'in_progress', leaseId, leaseUntil: secondsFromNow(seconds) },
+        startedAt: firstOf(this.#jobs.startedAt, databaseNow),
+        attempts: increased(this.#jobs.attempts),
       })
       .where(
         inArray(
@@ -215,7 +221,7 @@ export class JobStore {
   async renew(leaseId: string, seconds: number): Promise<readonly string[]> {
     const rows = await this.#db
       .update(this.#jobs)
-      .set({ leaseUntil: until(seconds) })
+      .set({ leaseUntil: secondsFromNow(seconds) })
       .where(and(eq(this.#jobs.leaseId, leaseId), eq(this.#jobs.state, 'in_progress')))
       .returning({ id: this.#jobs.id, cancelledAt: this.#jobs.cancelledAt })
     return rows.filter((row) => row.cancelledAt !== null).map(({ id }) => id)
@@ -227,7 +233,7 @@ export class JobStore {
       .update(this.#jobs)
       .set({
         ...{ leaseId: null, leaseUntil: null, state: 'queued' },
-        notBefore: sql`now() + make_interval(secs => ${delayMs / 1000})`,
+        notBefore: secondsFromNow(delayMs / 1000),
       })
       .where(this.#held(id, leaseId))
   }
@@ -236,7 +242,7 @@ export class JobStore {
   async releaseAll(leaseId: string): Promise<void> {
     await this.#db
       .update(this.#jobs)
-      .set({ leaseUntil: sql`now()` })
+      .set({ leaseUntil: databaseNow })
       .where(eq(this.#jobs.leaseId, leaseId))
   }
 
@@ -257,7 +263,7 @@ export class JobStore {
       message: 'The job did not end before its deadline.',
     }
     const isIdle = and(this.#isOpen, isFree(this.#tables))
-    await this.#end(and(isIdle, lt(this.#jobs.expiresAt, sql`now()`)), {
+    await this.#end(and(isIdle, lt(this.#jobs.expiresAt, databaseNow)), {
       ...{ state: 'expired', error: lateness },
     })
     await this.#end(and(isIdle, isNotNull(this.#jobs.cancelledAt)), { state: 'cancelled' })
@@ -268,16 +274,12 @@ export class JobStore {
   async sweep(): Promise<void> {
     await this.#db
       .delete(this.#jobs)
-      .where(or(lt(this.#jobs.deleteAt, sql`now()`), isOrphan(this.#tables, 'jobs')))
+      .where(or(lt(this.#jobs.deleteAt, databaseNow), isOrphan(this.#tables, 'jobs')))
   }
 }
 
-function until(seconds: number): SQL {
-  return sql`now() + make_interval(secs => ${seconds})`
-}
-
 function isFree({ jobs }: JobTables): SQL | undefined {
-  return or(isNull(jobs.leaseUntil), lt(jobs.leaseUntil, sql`now()`))
+  return or(isNull(jobs.leaseUntil), lt(jobs.leaseUntil, databaseNow))
 }
 
 /** Whether the organization or the user of a row is deleted. */

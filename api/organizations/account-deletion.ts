@@ -1,4 +1,4 @@
-import { and, asc, eq, inArray, isNull, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, inArray, isNull } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
@@ -82,7 +82,7 @@ async function removeMembers(
     .select({ userId: members.userId, role: members.role })
     .from(members)
     .where(eq(members.organizationId, id))
-    .orderBy(rank(members.role), asc(members.createdAt), asc(members.userId))
+    .orderBy(...byRank(members.role), asc(members.createdAt), asc(members.userId))
     .limit(1)
   return {
     isEmpty: first === undefined,
@@ -90,8 +90,11 @@ async function removeMembers(
   }
 }
 
-const rank = (role: OrganizationTables['members']['role']) =>
-  sql`array_position(array['owner', 'admin', 'member'], ${role})`
+/** Owners first, then administrators. */
+const byRank = (role: OrganizationTables['members']['role']) => [
+  desc(eq(role, 'owner')),
+  desc(eq(role, 'admin')),
+]
 
 async function makeOwner(
   tx: Db,

@@ -10,17 +10,17 @@ import {
   lte,
   not,
   or,
-  sql,
 } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { isBeyondRowWhere } from '#shared/db/expressions.ts'
 import { holdOrganization, type OrganizationRole } from '#shared/db/organizations.ts'
 import type { AuthTables } from '#shared/db/schema/auth.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { isBacked } from './invitation-creators.ts'
+import { isBacked } from './invitation-creator-store.ts'
 import { noSuchOrganization, type Organizations } from './organizations.ts'
 
 const OPEN_MAX = 200
@@ -143,9 +143,8 @@ function openSent(context: Context) {
 
 /** Whether an invitation follows another one in the organization's list. */
 function isPast({ invitations }: OrganizationTables, organizationId: string, id: string) {
-  return sql`(${invitations.createdAt}, ${invitations.id}) < (
-    select created_at, id from ${invitations}
-    where organization_id = ${organizationId} and id = ${id})`
+  const isOther = and(eq(invitations.organizationId, organizationId), eq(invitations.id, id))
+  return isBeyondRowWhere([invitations.createdAt, invitations.id], '<', isOther)
 }
 
 /** The operations of invited users, found by their confirmed email address. */

@@ -1,13 +1,8 @@
 import type { Redis } from 'ioredis'
 
-import {
-  type Activities,
-  decodeActivity,
-  encodeActivity,
-  jobActivities,
-} from '#api/activities/activities.ts'
-import type { OwnActivity } from '#api/activities/recording.ts'
-import type { UsageRecord } from '#api/usage/usage-record.ts'
+import type { Activities, OwnActivity } from '#api/activities/activity-store.ts'
+import { decodeActivity, encodeActivity, jobActivities } from '#api/activities/own-activity.ts'
+import type { UsageRecord } from '#api/usage/usage-store.ts'
 import { Outbox, openJournal } from '#api/v1/outbox.ts'
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 import type { Logger } from '#shared/logger.ts'

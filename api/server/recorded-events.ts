@@ -1,4 +1,4 @@
-import { ownActivity } from '#api/activities/activities.ts'
+import { ownActivity } from '#api/activities/own-activity.ts'
 import {
   type SecurityEvent,
   securityActivity,

@@ -1,22 +1,24 @@
-import { type Activities, openActivities } from '#api/activities/activities.ts'
+import { type Activities, openActivities } from '#api/activities/activity-store.ts'
 import { type Batches, openBatches } from '#api/batches/batch-store.ts'
 import { type BatchLines, openBatchLines } from '#api/batches/line-store.ts'
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
-import { type Files, openFiles } from '#api/files/files.ts'
+import { type Files, openFiles } from '#api/files/file-store.ts'
 import { Dependencies } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
-import { createUsageMeter, openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
+import { createUsageMeter } from '#api/usage/usage-meter.ts'
+import { openUsageRecord, type UsageRecord } from '#api/usage/usage-store.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import { type Clock, systemClock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
 import { type ApiKeyStore, ensureBootstrapKey, openApiKeys } from '#shared/db/api-keys.ts'
-import { type Database, fitPool, openDatabase } from '#shared/db/client.ts'
+import { type Database, fitPool, openDatabase, ping } from '#shared/db/client.ts'
 import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { preparePooler } from '#shared/db/pooler.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { type OrganizationTables, organizationTables } from '#shared/db/schema/organizations.ts'
 import { usageTables } from '#shared/db/schema/usage.ts'
@@ -132,8 +134,8 @@ export async function openServices(
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
       files: openFiles(database.db, fileTables(tablePrefix)),
-      batches: openBatches(database.pool, tablePrefix, cipher),
-      batchLines: openBatchLines(database.pool, tablePrefix, cipher),
+      batches: openBatches(database.db, batchTables(tablePrefix), cipher),
+      batchLines: openBatchLines(database.db, batchTables(tablePrefix), cipher),
     }
   } catch (error) {
     await close()
@@ -153,7 +155,7 @@ function openDependencies({
       name: 'database',
       isRequired: false,
       remedy: 'check DATABASE_URL and that Postgres runs',
-      check: () => database.pool.query('select 1'),
+      check: () => ping(database.pool),
     },
     {
       name: 'redis',

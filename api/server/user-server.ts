@@ -10,7 +10,7 @@ import {
   createAccessTokenVerifier,
   type VerifiedAccessToken,
 } from '#api/auth/sessions/verify-access-token.ts'
-import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { findUserById, isBanned } from '#api/auth/users/user-store.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { type Invitations, openInvitations } from '#api/organizations/invitations.ts'
 import { type Organizations, openOrganizations } from '#api/organizations/organizations.ts'

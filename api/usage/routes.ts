@@ -5,7 +5,7 @@ import { callerOf } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 
-import { USAGE_GROUPS, type UsageGroup, type UsageLine, type UsageRecord } from './usage-record.ts'
+import { USAGE_GROUPS, type UsageGroup, type UsageLine, type UsageRecord } from './usage-store.ts'
 
 const DAY_MS = 86_400_000
 const FLUSH_TIMEOUT_MS = 1000

@@ -1,6 +1,19 @@
-import { and, count, desc, eq, lt, or, type SQL, sql } from 'drizzle-orm'
+import {
+  and,
+  count,
+  desc,
+  eq,
+  inArray,
+  isNotNull,
+  isNull,
+  lt,
+  or,
+  type SQL,
+  sql,
+} from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { databaseNow, firstOf, isBeyondRowWhere, secondsFromNow } from '#shared/db/expressions.ts'
 import type {
   DeliveryRow,
   EndpointRow,
@@ -146,13 +159,14 @@ export class WebhookStore {
   ): Promise<{ rows: (DeliveryRow & { type: string })[]; hasMore: boolean }> {
     const { deliveries, events } = this.#tables
     const { limit, after } = page
-    const before = sql`(${deliveries.createdAt}, ${deliveries.id}) < (select created_at, id
-      from ${deliveries} where endpoint_id = ${endpointId} and id = ${after})`
+    const isOfEndpoint = eq(deliveries.endpointId, endpointId)
+    const isLast = and(isOfEndpoint, eq(deliveries.id, after ?? ''))
+    const before = isBeyondRowWhere([deliveries.createdAt, deliveries.id], '<', isLast)
     const rows = await this.#db
       .select({ delivery: deliveries, type: events.type })
       .from(deliveries)
       .innerJoin(events, eq(events.id, deliveries.eventId))
-      .where(and(eq(deliveries.endpointId, endpointId), after === undefined ? undefined : before))
+      .where(and(isOfEndpoint, after === undefined ? undefined : before))
       .orderBy(desc(deliveries.createdAt), desc(deliveries.id))
       .limit(limit + 1)
     const shown = rows.slice(0, limit).map(({ delivery, type }) => ({ ...delivery, type }))
@@ -167,7 +181,7 @@ export class WebhookStore {
     const { deliveries, events } = this.#tables
     const [row] = await this.#db
       .update(deliveries)
-      .set({ state: 'pending', nextAttemptAt: sql`now()`, deliveredAt: null })
+      .set({ state: 'pending', nextAttemptAt: databaseNow, deliveredAt: null })
       .where(and(eq(deliveries.endpointId, endpointId), eq(deliveries.id, id)))
       .returning()
     if (row === undefined) return undefined
@@ -183,10 +197,7 @@ export class WebhookStore {
     const { endpoints, events, deliveries } = this.#tables
     const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, options))
     if (rows.length === 0) return []
-    const ids = sql.join(
-      rows.map(({ id }) => sql`${id}`),
-      sql`, `,
-    )
+    const ids = rows.map(({ id }) => id)
     return this.#db
       .select({
         ...{ id: deliveries.id, attempts: deliveries.attempts },
@@ -195,7 +206,7 @@ export class WebhookStore {
       .from(deliveries)
       .innerJoin(endpoints, eq(endpoints.id, deliveries.endpointId))
       .innerJoin(events, eq(events.id, deliveries.eventId))
-      .where(sql`${deliveries.id} in (${ids})`)
+      .where(inArray(deliveries.id, ids))
   }
 
   /** Records an attempt and disables an endpoint whose attempts all failed for a day. */
@@ -207,9 +218,9 @@ export class WebhookStore {
       .update(deliveries)
       .set({
         ...{ state, lastStatus: status ?? null, lastError: error ?? null },
-        ...(isDelivered && { deliveredAt: sql`now()` }),
+        ...(isDelivered && { deliveredAt: databaseNow }),
         ...(retryAfterMs !== undefined && {
-          nextAttemptAt: sql`now() + make_interval(secs => ${retryAfterMs / 1000})`,
+          nextAttemptAt: secondsFromNow(retryAfterMs / 1000),
         }),
       })
       .where(eq(deliveries.id, id))
@@ -219,7 +230,7 @@ export class WebhookStore {
       .set(
         isDelivered
           ? { failingSince: null }
-          : { failingSince: sql`coalesce(${endpoints.failingSince}, now())` },
+          : { failingSince: firstOf(endpoints.failingSince, databaseNow) },
       )
       .where(eq(endpoints.id, endpoint.id))
   }
@@ -230,13 +241,13 @@ export class WebhookStore {
     return this.#db
       .update(endpoints)
       .set({
-        disabledAt: sql`now()`,
+        disabledAt: databaseNow,
         disabledReason: `every delivery failed for ${FAILING_HOURS_MAX} hours`,
       })
       .where(
         and(
-          sql`${endpoints.disabledAt} is null`,
-          lt(endpoints.failingSince, sql`now() - make_interval(hours => ${FAILING_HOURS_MAX})`),
+          isNull(endpoints.disabledAt),
+          lt(endpoints.failingSince, secondsFromNow(-FAILING_HOURS_MAX * 3600)),
         ),
       )
       .returning()
@@ -245,10 +256,11 @@ export class WebhookStore {
   /** Deletes old events, and everything of deleted organizations, with the deliveries. */
   async sweep(): Promise<void> {
     const { events, endpoints, organizations } = this.#tables
-    const isOld = lt(events.createdAt, sql`now() - make_interval(days => ${EVENT_DAYS})`)
-    const deleted = sql`(select id from ${organizations} where deleted_at is not null)`
-    await this.#db.delete(events).where(or(isOld, sql`${events.organizationId} in ${deleted}`))
-    await this.#db.delete(endpoints).where(sql`${endpoints.organizationId} in ${deleted}`)
+    const isOld = lt(events.createdAt, secondsFromNow(-EVENT_DAYS * 86_400))
+    const found = this.#db.select({ id: organizations.id }).from(organizations)
+    const deleted = found.where(isNotNull(organizations.deletedAt))
+    await this.#db.delete(events).where(or(isOld, inArray(events.organizationId, deleted)))
+    await this.#db.delete(endpoints).where(inArray(endpoints.organizationId, deleted))
   }
 }
 

@@ -1,4 +1,5 @@
-import { type Activities, openActivities, ownActivity } from '#api/activities/activities.ts'
+import { type Activities, openActivities } from '#api/activities/activity-store.ts'
+import { ownActivity } from '#api/activities/own-activity.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { systemClock } from '#shared/clock.ts'

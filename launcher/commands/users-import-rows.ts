@@ -1,6 +1,6 @@
 import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto'
 
-import { SEED_BYTES } from '#api/auth/sessions/refresh-tokens.ts'
+import { SEED_BYTES } from '#api/auth/sessions/rotation-store.ts'
 
 /** A row of the source as Postgres writes it in JSON. */
 export type SourceRow = Readonly<Record<string, unknown>>

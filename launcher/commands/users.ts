@@ -9,7 +9,7 @@ import { adminDeleteUser, adminListUsers } from '#api/auth/admin/users.ts'
 import type { AdminRequest, Answer } from '#api/auth/context.ts'
 import { type AuthServices, createAuthServices } from '#api/auth/services.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
-import { findAnyUserById, findUserByContact } from '#api/auth/users/users.ts'
+import { findAnyUserById, findUserByContact } from '#api/auth/users/user-store.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { systemClock } from '#shared/clock.ts'
@@ -21,7 +21,7 @@ import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
 import { openReachableDatabase } from '../reach.ts'
-import { importUsers } from './users-import.ts'
+import { importUsers } from './users-import-store.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>
 

@@ -7,6 +7,8 @@ import { basename, dirname, join, resolve } from 'node:path'
 
 import { Client } from 'pg'
 
+import { ping } from '#shared/db/client.ts'
+
 import { findFreePort, startChild, waitUntil } from './child.ts'
 import { findPlace, type PostgresPlace } from './postgres-place.ts'
 import type { EmbeddedService } from './redis.ts'
@@ -153,7 +155,7 @@ async function probe(url: string): Promise<void> {
   client.on('error', () => {})
   try {
     await client.connect()
-    await client.query('select 1')
+    await ping(client)
   } finally {
     await client.end().catch(() => {})
   }

@@ -9,7 +9,12 @@ import { contactClaims } from '#api/auth/users/accounts.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
 import { saveContactIdentity } from '#api/auth/users/identities.ts'
 import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
-import { findAnyUserById, findUserByContact, insertUser, loadParts } from '#api/auth/users/users.ts'
+import {
+  findAnyUserById,
+  findUserByContact,
+  insertUser,
+  loadParts,
+} from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import { parseBan, parseContacts, parsePassword, verifiedClaims } from './user.ts'

@@ -21,7 +21,7 @@ import {
   type SentColumn,
   type UserChanges,
   updateUser,
-} from '#api/auth/users/users.ts'
+} from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 type Body = Parsed<typeof GenerateLinkBody>

@@ -11,7 +11,7 @@ import type { Store } from '#api/auth/store.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
-import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import { findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /** Makes a user and sends an invitation; also when signing up is switched off. */

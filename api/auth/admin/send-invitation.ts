@@ -6,7 +6,7 @@ import { authFailure } from '#api/auth/errors.ts'
 import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
-import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
+import { findUserByContact, findUserById } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /** An invitation to something beyond the user server, whose redirect target says which. */

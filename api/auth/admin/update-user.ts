@@ -17,7 +17,7 @@ import {
   lockUser,
   type UserChanges,
   updateUser,
-} from '#api/auth/users/users.ts'
+} from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import { getUser, parseBan, parseContacts, parsePassword, verifiedClaims } from './user.ts'

@@ -5,7 +5,7 @@ import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
-import { findAnyUserById } from '#api/auth/users/users.ts'
+import { findAnyUserById } from '#api/auth/users/user-store.ts'
 import { parseDurationMs } from '#shared/clock.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 

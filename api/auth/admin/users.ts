@@ -12,7 +12,7 @@ import {
   loadPartsOfAll,
   lockUser,
   softDeleteUser,
-} from '#api/auth/users/users.ts'
+} from '#api/auth/users/user-store.ts'
 
 import { pageHeaders, parsePage } from './pages.ts'
 import { getUser } from './user.ts'

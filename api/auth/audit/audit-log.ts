@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 
-import { desc, type SQL, sql } from 'drizzle-orm'
+import { count, desc, or, type SQL } from 'drizzle-orm'
 
 import type { Store } from '#api/auth/store.ts'
+import { containsText, textOfField } from '#shared/db/expressions.ts'
 import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The actions of the audit log, and the log type of each. */
@@ -114,7 +115,7 @@ export async function listAudit(
 ): Promise<{ entries: AuditLogRow[]; total: number }> {
   const { auditLog } = store.tables
   const matches = page.search && searchCondition(store, page.search)
-  const [entries, [count]] = await Promise.all([
+  const [entries, [counted]] = await Promise.all([
     store.db
       .select()
       .from(auditLog)
@@ -122,25 +123,25 @@ export async function listAudit(
       .orderBy(desc(auditLog.createdAt), desc(auditLog.id))
       .limit(page.limit)
       .offset(page.offset),
-    store.db.select({ total: sql<number>`count(*)::int` }).from(auditLog).where(matches),
+    store.db.select({ total: count() }).from(auditLog).where(matches),
   ])
-  return { entries, total: count?.total ?? 0 }
+  return { entries, total: counted?.total ?? 0 }
 }
 
 function searchCondition(
   store: Store,
   search: { readonly scope: (typeof AUDIT_SCOPES)[number]; readonly text: string },
-): SQL {
+): SQL | undefined {
   const { payload } = store.tables.auditLog
   const fields = {
     author: ['actor_username', 'actor_name'],
     action: ['action'],
     type: ['log_type'],
   }
-  const parts = fields[search.scope].map(
-    (field) => sql`position(lower(${search.text}) in lower(${payload} ->> ${field})) > 0`,
+  const parts = fields[search.scope].map((field) =>
+    containsText(textOfField(payload, field), search.text),
   )
-  return sql`(${sql.join(parts, sql` or `)})`
+  return or(...parts)
 }
 
 function describeActor(actor: Actor): { actor_id: string } & Record<string, unknown> {

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 
-import { asc, count, eq, inArray, lte, max, min, sql } from 'drizzle-orm'
+import { asc, count, eq, inArray, lte, max, min } from 'drizzle-orm'
 
 import type { Mail, Sms } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
+import { increased } from '#shared/db/expressions.ts'
 import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
@@ -86,7 +87,7 @@ export async function leaseMessages(
   return db
     .update(outboxMessages)
     .set({
-      attempts: sql`${outboxMessages.attempts} + 1`,
+      attempts: increased(outboxMessages.attempts),
       nextAttemptAt: new Date(at.getTime() + lease.leaseMs),
     })
     .where(inArray(outboxMessages.id, due))

@@ -11,7 +11,7 @@ import {
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
 import { type Contact, isAuthorizedAddress } from '#api/auth/users/contact.ts'
-import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
+import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/user-store.ts'
 import type { MailKind } from '#shared/config/auth-mail.ts'
 import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 

@@ -10,7 +10,7 @@ import {
 } from '#api/auth/sign-in/one-time-tokens.ts'
 import { isConfirmed } from '#api/auth/users/accounts.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
-import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
+import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/user-store.ts'
 import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 
 type SmsKind = Extract<OneTimeTokenKind, 'phone_confirmation' | 'phone_change' | 'reauthentication'>

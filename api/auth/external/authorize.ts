@@ -16,7 +16,7 @@ import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { parsePkce, startFlow } from '#api/auth/sign-in/flow-states.ts'
 import { findByLink } from '#api/auth/sign-in/one-time-tokens.ts'
 import { inTransaction } from '#api/auth/store.ts'
-import { lockUser } from '#api/auth/users/users.ts'
+import { lockUser } from '#api/auth/users/user-store.ts'
 import type { ProviderId } from '#shared/config/provider-ids.ts'
 
 import { type Binding, bindBrowser } from './browser-binding.ts'

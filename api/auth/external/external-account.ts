@@ -19,7 +19,7 @@ import {
   updateIdentityData,
 } from '#api/auth/users/identities.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { insertUser, lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import { insertUser, lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
 import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 

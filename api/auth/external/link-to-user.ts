@@ -5,7 +5,7 @@ import type { AuthServices } from '#api/auth/services.ts'
 import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { findIdentity } from '#api/auth/users/identities.ts'
-import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import { lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { linkIdentity, type Visitor } from './external-account.ts'

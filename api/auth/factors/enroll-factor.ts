@@ -6,7 +6,7 @@ import type { AuthServices } from '#api/auth/services.ts'
 import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
 import { parsePhone } from '#api/auth/users/contact.ts'
-import { lockUser } from '#api/auth/users/users.ts'
+import { lockUser } from '#api/auth/users/user-store.ts'
 import type { FactorRow } from '#shared/db/schema/auth.ts'
 
 import { deleteStaleFactors, insertFactor, listFactors } from './factors.ts'

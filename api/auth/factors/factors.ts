@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 
-import { and, asc, eq, gt, isNull, lt, lte, ne, or, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, isNull, lt, lte, ne, or } from 'drizzle-orm'
 
 import type { Store } from '#api/auth/store.ts'
+import { increased } from '#shared/db/expressions.ts'
 import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
 
 /** The second factors of a user, oldest first. */
@@ -203,7 +204,7 @@ export async function countAttempt(
   const { challenges } = store.tables
   const counted = await store.db
     .update(challenges)
-    .set({ wrongAttempts: sql`${challenges.wrongAttempts} + 1` })
+    .set({ wrongAttempts: increased(challenges.wrongAttempts) })
     .where(
       and(
         eq(challenges.id, challengeId),

@@ -9,7 +9,7 @@ import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 import { endSessionsBelowAal2, findSession, raiseSession } from '#api/auth/sessions/sessions.ts'
 import { tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
-import { lockUser, maySignIn } from '#api/auth/users/users.ts'
+import { lockUser, maySignIn } from '#api/auth/users/user-store.ts'
 import type { ChallengeRow, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
 import { findProof, keepProof, parseGiven, wrongProof } from './factor-proof.ts'

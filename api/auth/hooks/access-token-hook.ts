@@ -2,7 +2,7 @@ import type { AuthServices } from '#api/auth/services.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import { findRefreshable } from '#api/auth/sessions/refresh-tokens.ts'
 import { addProof, assuranceLevel } from '#api/auth/sessions/sessions.ts'
-import { maySignIn } from '#api/auth/users/users.ts'
+import { maySignIn } from '#api/auth/users/user-store.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
 

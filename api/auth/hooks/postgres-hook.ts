@@ -1,8 +1,7 @@
-import { sql } from 'drizzle-orm'
-
 import { authFailure } from '#api/auth/errors.ts'
 import type { HookTarget } from '#shared/config/auth-hooks.ts'
 import type { Db } from '#shared/db/client.ts'
+import { callFunction, limitTransaction } from '#shared/db/expressions.ts'
 import { failure } from '#shared/errors.ts'
 
 type FunctionTarget = Extract<HookTarget, { kind: 'pgFunction' }>
@@ -16,13 +15,10 @@ export async function callPostgresHook(
   { schema, name }: FunctionTarget,
   payload: string,
 ): Promise<unknown> {
-  const called = sql`${sql.identifier(schema)}.${sql.identifier(name)}`
   return limits.db.transaction(async (tx) => {
-    await tx.execute(sql.raw(`set local statement_timeout = ${Math.ceil(limits.timeoutMs)}`))
-    const { rows } = await tx.execute<{ answer: unknown }>(
-      sql`select ${called}(${payload}) as answer`,
-    )
-    return readValue(rows[0]?.answer, limits.answerBytesMax)
+    await limitTransaction(tx, 'statement_timeout', limits.timeoutMs)
+    const answer = await callFunction(tx, [schema, name], payload)
+    return readValue(answer, limits.answerBytesMax)
   })
 }
 

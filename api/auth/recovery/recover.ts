@@ -11,7 +11,7 @@ import type { Parsed, RecoverBody } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { parsePkce } from '#api/auth/sign-in/flow-states.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
-import { findUserByContact } from '#api/auth/users/users.ts'
+import { findUserByContact } from '#api/auth/users/user-store.ts'
 
 /** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
 export async function recover(

@@ -5,8 +5,13 @@ import { describeRefresh } from '#api/auth/hooks/access-token-hook.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { inTransaction } from '#api/auth/store.ts'
 
-import { type RotationOptions, type RotationOutcome, rotateRefreshToken } from './refresh-tokens.ts'
-import { rotateInOneStatement } from './rotate-in-one-statement.ts'
+import {
+  hasSessionRules,
+  presentRefreshToken,
+  type RotationOptions,
+  type RotationOutcome,
+} from './refresh-tokens.ts'
+import { rotateValidToken } from './rotation-store.ts'
 import { tokenResponse } from './start-session.ts'
 
 /** Grant `refresh_token`: a new access token, and the next refresh token. */
@@ -21,34 +26,33 @@ export async function exchangeRefreshToken(
   const { userAgent, ip } = request
   const options = { security, sessions, userAgent, ip }
   const claims = await describeRefresh(services, presented)
-  const rotated = await rotateInOneStatement(services.store, presented, options)
-  if (rotated !== undefined) {
-    announce(services, request, rotated.event)
-    return json(await tokenResponse(services, { ...rotated.outcome, parts: rotated.parts, claims }))
-  }
-  const outcome = await rotateStepByStep(services, request, { presented, options })
+  const outcome = await rotate(services, request, { presented, options })
   if (outcome.kind === 'refused') {
     throw authFailure(outcome.code, {
       kind: 'invalidRequest',
       ...(outcome.message !== '' && { message: outcome.message }),
     })
   }
+  if (outcome.kind === 'rotated') announce(services, request, outcome.event)
   return json(await tokenResponse(services, { ...outcome, claims }))
 }
 
-// A refusal may come with a revocation that has to stay: it is thrown after the commit.
-function rotateStepByStep(
+async function rotate(
   services: AuthServices,
   request: AuthRequest,
   rotation: { readonly presented: string; readonly options: RotationOptions },
 ): Promise<RotationOutcome> {
+  const { presented, options } = rotation
+  if (!hasSessionRules(options.sessions)) {
+    const rotated = await rotateValidToken(services.store, presented, options)
+    if (rotated !== undefined) return { kind: 'rotated', ...rotated }
+  }
+  // A refusal may come with a revocation that has to stay: it is thrown after the commit.
   return inTransaction(services.store, async (store) => {
-    const result = await rotateRefreshToken(store, rotation.presented, rotation.options)
-    if (result.kind === 'accepted') {
+    const result = await presentRefreshToken(store, presented, options)
+    if (result.kind === 'repeated') {
       const actor = { kind: 'user', user: result.user } as const
       await record(services, store, { request, actor, action: 'token_refreshed' })
-      if (result.isRotated)
-        await record(services, store, { request, actor, action: 'token_revoked' })
     }
     if (result.kind === 'refused' && result.reusedOf !== undefined) {
       const actor = { kind: 'user', user: result.reusedOf } as const

@@ -1,25 +1,33 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 
-import { and, desc, eq, isNull, sql } from 'drizzle-orm'
+import { and, desc, eq, isNull } from 'drizzle-orm'
 
 import { type AuthErrorCode, authFailure } from '#api/auth/errors.ts'
 import { randomSecret, sha256 } from '#api/auth/secrets.ts'
 import type { Store } from '#api/auth/store.ts'
-import { maySignIn } from '#api/auth/users/users.ts'
+import { maySignIn } from '#api/auth/users/user-store.ts'
 import type { SecurityConfig, SessionsConfig } from '#shared/config/auth-policies.ts'
+import { limitTransaction } from '#shared/db/expressions.ts'
 import type { RefreshTokenRow, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
+import {
+  deriveChild,
+  type Rotated,
+  type RotationOrigin,
+  rotateValidToken,
+  SEED_BYTES,
+} from './rotation-store.ts'
+import { findSessionEnd } from './sessions.ts'
 
 /** The outcome of presenting a refresh token. The flow throws refusals after the commit. */
 export type RotationOutcome =
+  | ({ readonly kind: 'rotated' } & Rotated)
   | {
-      readonly kind: 'accepted'
+      /** The child that was issued before is handed out again. */
+      readonly kind: 'repeated'
       readonly user: UserRow
       readonly session: SessionRow
       readonly refreshToken: string
-      /** True when a child was issued, false when the earlier child was handed out again. */
-      readonly isRotated: boolean
     }
   | {
       readonly kind: 'refused'
@@ -30,39 +38,39 @@ export type RotationOutcome =
     }
 
 /** Rules and circumstances of a rotation. */
-export interface RotationOptions {
+export interface RotationOptions extends RotationOrigin {
   readonly security: SecurityConfig
   readonly sessions: SessionsConfig
-  readonly userAgent: string
-  readonly ip: string
 }
 
 /** Issues the first refresh token of a session. */
 async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
   const refreshToken = randomSecret()
-  const seed = randomBytes(SEED_BYTES)
-  await insertToken(store, { sessionId, refreshToken, seed, parentId: null })
+  await store.db.insert(store.tables.refreshTokens).values({
+    ...{ sessionId, tokenSha256: sha256(refreshToken), seed: randomBytes(SEED_BYTES) },
+    createdAt: store.now(),
+  })
   return refreshToken
 }
 
 /**
  * Exchanges a refresh token for its child, inside a transaction of the caller.
  *
- * | state   | presented                                         | next    | answer
- * |
- * |---------|---------------------------------------------------|---------|----------------------------|
- * | valid   |                                                   | revoked | a new child
- * | | revoked | parent of the valid one, within the interval      | revoked | the same child again
- * | | revoked | otherwise, rotation enabled                       | revoked | refused; the family
- * falls  | | revoked | parent of the valid one, rotation disabled        | revoked | the same child
- * again       | | revoked | otherwise, rotation disabled                      | revoked | refused;
- * the family stays  |
+ * | state   | presented                                    | next    | answer                         |
+ * |---------|----------------------------------------------|---------|--------------------------------|
+ * | valid   |                                              | revoked | a new child                    |
+ * | revoked | parent of the valid one, within the interval | revoked | the same child again           |
+ * | revoked | otherwise, rotation enabled                  | revoked | refused; the family is revoked |
+ * | revoked | parent of the valid one, rotation disabled   | revoked | the same child again           |
+ * | revoked | otherwise, rotation disabled                 | revoked | refused; the family stays      |
  *
- * The family of a refresh token is its session. The row of the session is locked first, so that of
- * many that race one rotates and the others see what it did. The child is a function of its parent
- * and of a seed in the child's row: it can be handed out again although only hashes are stored.
+ * The first row is `rotateValidToken`; without rules of sessions it needs no transaction and comes
+ * first. The family of a refresh token is its session. The row of the session is locked first, so
+ * that of many concurrent requests one rotates and the others see the result. The child is a
+ * function of its parent and of a seed in the child's row: it can be handed out again although only
+ * hashes are stored.
  */
-export async function rotateRefreshToken(
+export async function presentRefreshToken(
   store: Store,
   presented: string,
   options: RotationOptions,
@@ -80,11 +88,20 @@ export async function rotateRefreshToken(
     return refused('session_expired', `Invalid Refresh Token: Session Expired${ending}`)
   }
   if (token.revokedAt !== null) return reuse(store, { token, presented, user, session, options })
-  const seed = randomBytes(SEED_BYTES)
-  const refreshToken = deriveChild(presented, seed)
-  const refreshed = await revokeAndTouch(store, { token, session, options })
-  await insertToken(store, { sessionId: session.id, refreshToken, seed, parentId: token.id })
-  return { kind: 'accepted', user, session: refreshed, refreshToken, isRotated: true }
+  const rotated = await rotateValidToken(store, presented, options)
+  return rotated === undefined
+    ? refused('refresh_token_not_found')
+    : { kind: 'rotated', ...rotated }
+}
+
+/** Whether sessions end by rules that need a look at other rows before a rotation. */
+export function hasSessionRules(sessions: SessionsConfig): boolean {
+  return (
+    sessions.isSinglePerUser ||
+    sessions.timeboxSeconds > 0 ||
+    sessions.inactivityTimeoutSeconds > 0 ||
+    sessions.lowAalSeconds > 0
+  )
 }
 
 /** The user and session of a refresh token that has not been exchanged yet. */
@@ -136,7 +153,7 @@ async function reuse(store: Store, attempt: Reuse): Promise<RotationOutcome> {
     refreshTokenReuseIntervalSeconds > 0 && age <= refreshTokenReuseIntervalSeconds * 1000
   if (isParentOfValid && (isInInterval || !isRefreshTokenRotationEnabled)) {
     const refreshToken = deriveChild(presented, valid.seed)
-    return { kind: 'accepted', user, session, refreshToken, isRotated: false }
+    return { kind: 'repeated', user, session, refreshToken }
   }
   // Reuse is theft until proven otherwise, so the family is revoked before the refusal leaves.
   if (isRefreshTokenRotationEnabled) await revokeFamily(store, session.id)
@@ -147,27 +164,14 @@ function refused(code: AuthErrorCode, message?: string): RotationOutcome {
   return { kind: 'refused', code, message: message ?? '' }
 }
 
-/** The refresh token that a parent and a seed make. */
-export function deriveChild(parent: string, seed: Buffer): string {
-  const digest = createHash('sha256').update(seed).update(parent).digest()
-  return digest.subarray(0, 16).toString('base64url')
-}
-
-/** Length of a seed. */
-export const SEED_BYTES = 32
-
 async function lockSessionOf(store: Store, tokenSha256: Buffer): Promise<SessionRow | undefined> {
   const { sessions, refreshTokens } = store.tables
-  await store.db.execute(sql.raw(`set local lock_timeout = '${LOCK_TIMEOUT_MS}ms'`))
+  await limitTransaction(store.db, 'lock_timeout', LOCK_TIMEOUT_MS)
+  const ofToken = store.db.select({ id: refreshTokens.sessionId }).from(refreshTokens)
   const [session] = await store.db
     .select()
     .from(sessions)
-    .where(
-      eq(
-        sessions.id,
-        sql`(select ${refreshTokens.sessionId} from ${refreshTokens} where ${refreshTokens.tokenSha256} = ${tokenSha256})`,
-      ),
-    )
+    .where(eq(sessions.id, ofToken.where(eq(refreshTokens.tokenSha256, tokenSha256))))
     .for('update')
   return session
 }
@@ -202,47 +206,4 @@ async function findValidToken(
     .orderBy(desc(refreshTokens.id))
     .limit(1)
   return token
-}
-
-async function revokeAndTouch(
-  store: Store,
-  rotation: {
-    readonly token: RefreshTokenRow
-    readonly session: SessionRow
-    readonly options: RotationOptions
-  },
-): Promise<SessionRow> {
-  const { refreshTokens, sessions } = store.tables
-  const now = store.now()
-  const { userAgent, ip } = rotation.options
-  await store.db
-    .update(refreshTokens)
-    .set({ revokedAt: now })
-    .where(eq(refreshTokens.id, rotation.token.id))
-  const changes = {
-    refreshedAt: now,
-    updatedAt: now,
-    userAgent: userAgent.slice(0, USER_AGENT_CHARACTERS_MAX),
-    ip,
-  }
-  await store.db.update(sessions).set(changes).where(eq(sessions.id, rotation.session.id))
-  return { ...rotation.session, ...changes }
-}
-
-async function insertToken(
-  store: Store,
-  row: {
-    readonly sessionId: string
-    readonly refreshToken: string
-    readonly seed: Buffer
-    readonly parentId: number | null
-  },
-): Promise<void> {
-  await store.db.insert(store.tables.refreshTokens).values({
-    sessionId: row.sessionId,
-    tokenSha256: sha256(row.refreshToken),
-    seed: row.seed,
-    parentId: row.parentId,
-    createdAt: store.now(),
-  })
 }

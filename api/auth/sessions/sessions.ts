@@ -1,4 +1,4 @@
-import { and, eq, gte, isNull, ne, notInArray, or, type SQL, sql } from 'drizzle-orm'
+import { and, eq, gte, isNull, ne, notInArray, or, type SQL } from 'drizzle-orm'
 import type { PgColumn } from 'drizzle-orm/pg-core'
 
 import { authFailure } from '#api/auth/errors.ts'
@@ -6,6 +6,7 @@ import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
+import { firstOf, isRowBeyond } from '#shared/db/expressions.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
 // Proofs that lift a session to the second assurance level.
@@ -165,7 +166,7 @@ async function hasNewerSession(
 ): Promise<boolean> {
   const { sessions } = tables
   const since = (seconds: number): Date => new Date(now().getTime() - seconds * 1000)
-  const lastUse = sql`coalesce(${sessions.refreshedAt}, ${sessions.createdAt})`
+  const lastUse = firstOf<Date>(sessions.refreshedAt, sessions.createdAt)
   const { timeboxSeconds, inactivityTimeoutSeconds, lowAalSeconds, tags } = rules
   const [newer] = await db
     .select({ id: sessions.id })
@@ -174,11 +175,12 @@ async function hasNewerSession(
       and(
         eq(sessions.userId, session.userId),
         ne(sessions.id, session.id),
-        sql`(${lastUse}, ${sessions.id}) > (${session.refreshedAt ?? session.createdAt}::timestamptz, ${session.id}::uuid)`,
+        isRowBeyond([lastUse, sessions.id], '>', [
+          session.refreshedAt ?? session.createdAt,
+          session.id,
+        ]),
         timeboxSeconds > 0 ? gte(sessions.createdAt, since(timeboxSeconds)) : undefined,
-        inactivityTimeoutSeconds > 0
-          ? sql`${lastUse} >= ${since(inactivityTimeoutSeconds)}`
-          : undefined,
+        inactivityTimeoutSeconds > 0 ? gte(lastUse, since(inactivityTimeoutSeconds)) : undefined,
         needsProof
           ? or(eq(sessions.aal, 'aal2'), gte(sessions.createdAt, since(lowAalSeconds)))
           : undefined,

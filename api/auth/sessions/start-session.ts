@@ -3,13 +3,13 @@ import { authFailure } from '#api/auth/errors.ts'
 import { describeAccessToken } from '#api/auth/hooks/access-token-hook.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import type { Store } from '#api/auth/store.ts'
-import type { Parts } from '#api/auth/users/parts.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
-import { loadParts } from '#api/auth/users/users.ts'
+import type { Parts } from '#api/auth/users/user-parts-store.ts'
+import { loadParts } from '#api/auth/users/user-store.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AccessTokenClaims } from './access-token.ts'
-import { openSession } from './open-session.ts'
+import { openSession } from './session-store.ts'
 import { endSessions } from './sessions.ts'
 
 /** A stored session whose tokens are still to be returned. */

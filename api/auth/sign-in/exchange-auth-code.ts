@@ -6,7 +6,7 @@ import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction } from '#api/auth/store.ts'
-import { lockUser, maySignIn } from '#api/auth/users/users.ts'
+import { lockUser, maySignIn } from '#api/auth/users/user-store.ts'
 import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { findByAuthCode, finishFlow, isVerifierOf } from './flow-states.ts'

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 
-import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
+import { and, countDistinct, eq, gt, inArray, lt } from 'drizzle-orm'
 
 import { codeHmac, isSameBytes, randomDigits, randomLinkToken, sha256 } from '#api/auth/secrets.ts'
 import type { Store } from '#api/auth/store.ts'
+import { increased } from '#shared/db/expressions.ts'
 import type { Metadata, OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
 
 /** Both ways to redeem a one-time token: by link and by typing the code. */
@@ -117,7 +118,7 @@ export async function findByCode(
   const { oneTimeTokens } = store.tables
   const rows = await store.db
     .update(oneTimeTokens)
-    .set({ wrongAttempts: sql`${oneTimeTokens.wrongAttempts} + 1` })
+    .set({ wrongAttempts: increased(oneTimeTokens.wrongAttempts) })
     .where(
       and(
         eq(oneTimeTokens.userId, guess.userId),
@@ -148,7 +149,7 @@ export async function countLive(
 ): Promise<number> {
   const { oneTimeTokens } = store.tables
   const [row] = await store.db
-    .select({ total: sql<number>`count(distinct ${oneTimeTokens.userId})::int` })
+    .select({ total: countDistinct(oneTimeTokens.userId) })
     .from(oneTimeTokens)
     .where(
       and(

@@ -20,7 +20,7 @@ import {
   signupMetadata,
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
-import { findUserByContact } from '#api/auth/users/users.ts'
+import { findUserByContact } from '#api/auth/users/user-store.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { type PkceChallenge, parsePkce } from './flow-states.ts'

@@ -7,7 +7,7 @@ import { confirmByToken } from '#api/auth/sign-up/confirm-by-token.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { isConfirmed, withProviders } from '#api/auth/users/accounts.ts'
 import { saveContactIdentity } from '#api/auth/users/identities.ts'
-import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import { lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
 import type { OneTimeTokenKind, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { issueAuthCode } from './flow-states.ts'

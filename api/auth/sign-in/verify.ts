@@ -10,7 +10,7 @@ import type { Parsed, VerifyBody, VerifyQuery } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { tokenFragment, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { type Contact, nameOf, parseContact } from '#api/auth/users/contact.ts'
-import { findUserByContact, findUsersChangingTo } from '#api/auth/users/users.ts'
+import { findUserByContact, findUsersChangingTo } from '#api/auth/users/user-store.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 import type { ServiceError } from '#shared/errors.ts'
 

@@ -6,7 +6,7 @@ import { confirmContact, contactClaims, isConfirmed } from '#api/auth/users/acco
 import type { Contact } from '#api/auth/users/contact.ts'
 import { deleteIdentity, listIdentities, saveContactIdentity } from '#api/auth/users/identities.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { type UserChanges, updateUser } from '#api/auth/users/users.ts'
+import { type UserChanges, updateUser } from '#api/auth/users/user-store.ts'
 import type { IdentityRow, Metadata, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 interface Confirmation {

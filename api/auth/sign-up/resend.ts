@@ -14,7 +14,7 @@ import { type PkceChallenge, parsePkce } from '#api/auth/sign-in/flow-states.ts'
 import { isConfirmed } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
 import { requestEmailChange } from '#api/auth/users/send-email-change.ts'
-import { findUserByContact, lockUser } from '#api/auth/users/users.ts'
+import { findUserByContact, lockUser } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 const TYPES = ['signup', 'email_change', 'sms', 'phone_change'] as const

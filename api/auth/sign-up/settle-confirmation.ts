@@ -6,7 +6,7 @@ import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import type { Store } from '#api/auth/store.ts'
 import { withProviders } from '#api/auth/users/accounts.ts'
 import { deleteOtherIdentities, findOwnersOfEmails } from '#api/auth/users/identities.ts'
-import { updateUser } from '#api/auth/users/users.ts'
+import { updateUser } from '#api/auth/users/user-store.ts'
 import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** Whether the visitor's user is confirmed, or has an address to prove first. */

@@ -6,7 +6,7 @@ import type { AuthServices } from '#api/auth/services.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction } from '#api/auth/store.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { insertUser } from '#api/auth/users/users.ts'
+import { insertUser } from '#api/auth/users/user-store.ts'
 import type { Metadata } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
 

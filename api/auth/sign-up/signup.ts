@@ -27,7 +27,7 @@ import {
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
 import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
-import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import { findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { signInAnonymously } from './sign-in-anonymously.ts'

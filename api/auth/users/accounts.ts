@@ -11,7 +11,7 @@ import type { Contact } from './contact.ts'
 import { listIdentities, saveContactIdentity } from './identities.ts'
 import { mergeWithinLimit } from './metadata-limit.ts'
 import { mergeMetadata } from './present-user.ts'
-import { insertUser, lockUser, updateUser } from './users.ts'
+import { insertUser, lockUser, updateUser } from './user-store.ts'
 
 /** A user who signs up by address or number. */
 export interface NewAccount {

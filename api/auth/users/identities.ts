@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 
-import { and, asc, eq, inArray, sql } from 'drizzle-orm'
+import { and, asc, eq, inArray, ne } from 'drizzle-orm'
 
 import type { Store } from '#api/auth/store.ts'
+import { hasFields, mergedWithProposed } from '#shared/db/expressions.ts'
 import type { IdentityRow, Metadata } from '#shared/db/schema/auth.ts'
 
 /** An identity that a user signs in with. */
@@ -54,7 +55,7 @@ export async function saveContactIdentity(
     .onConflictDoUpdate({
       target: [identities.provider, identities.providerId],
       set: {
-        identityData: sql`${identities.identityData} || excluded.identity_data`,
+        identityData: mergedWithProposed(identities.identityData),
         updatedAt: now,
       },
     })
@@ -101,7 +102,7 @@ export async function findOwnersOfEmails(
       .where(
         and(
           inArray(identities.email, [...emails]),
-          sql`${identities.identityData} -> 'email_verified' = 'true'`,
+          hasFields(identities.identityData, { email_verified: true }),
         ),
       ),
     store.db
@@ -141,5 +142,5 @@ export async function deleteOtherIdentities(
   const { identities } = store.tables
   await store.db
     .delete(identities)
-    .where(and(eq(identities.userId, userId), sql`${identities.id} <> ${keptId}`))
+    .where(and(eq(identities.userId, userId), ne(identities.id, keptId)))
 }

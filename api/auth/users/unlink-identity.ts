@@ -11,7 +11,7 @@ import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 import { withProviders } from './accounts.ts'
 import { deleteIdentity, listIdentities } from './identities.ts'
 import { presentIdentity } from './present-user.ts'
-import { findUserByContact, lockUser, type UserChanges, updateUser } from './users.ts'
+import { findUserByContact, lockUser, type UserChanges, updateUser } from './user-store.ts'
 
 /** The identities of the user. */
 export async function identities(services: AuthServices, request: UserRequest): Promise<Answer> {

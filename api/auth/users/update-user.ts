@@ -19,7 +19,13 @@ import { parseEmail, parsePhone } from './contact.ts'
 import { mergeWithinLimit } from './metadata-limit.ts'
 import { presentUser } from './present-user.ts'
 import { requestEmailChange } from './send-email-change.ts'
-import { findUserByContact, loadParts, lockUser, type UserChanges, updateUser } from './users.ts'
+import {
+  findUserByContact,
+  loadParts,
+  lockUser,
+  type UserChanges,
+  updateUser,
+} from './user-store.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect } from 'vitest'
 
-import { openActivities } from '#api/activities/activities.ts'
+import { openActivities } from '#api/activities/activity-store.ts'
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'

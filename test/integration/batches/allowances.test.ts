@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { openBatches } from '#api/batches/batch-store.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import { failure } from '#shared/errors.ts'
 
 import { createBatch, ENDPOINT, ids, line, reach, readLines } from './batch-client.ts'
@@ -22,7 +23,7 @@ const newBatch = (id: string, organizationId: string) => ({
 describe('the allowance of an organization', () => {
   it('of unfinished batches holds for those that are made at once', async () => {
     await query("insert into organizations (id, name) values ('org-eager', 'Eager')")
-    const batches = openBatches(suite.service.database.pool, '')
+    const batches = openBatches(suite.service.database.db, batchTables(''))
     const made = await Promise.all(
       ids(12).map((id) => batches.create(newBatch(`batch_eager${id}`, 'org-eager'), 3)),
     )

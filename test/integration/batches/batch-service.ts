@@ -9,7 +9,7 @@ import { BatchDriver, type DriverServices } from '#api/batches/driver.ts'
 import { openBatchLines } from '#api/batches/line-store.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
 import type { Execute } from '#api/batches/run-line.ts'
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { buildApp } from '#api/server/app.ts'
 import { v1Plugin } from '#api/v1/plugin.ts'
@@ -17,6 +17,7 @@ import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { createLogger } from '#shared/logger.ts'
@@ -64,8 +65,8 @@ export async function openBatchService(): Promise<BatchService> {
     ).secret
   const store = openDirectoryStore(folder)
   const files = openFiles(database.db, fileTables(''))
-  const batches = openBatches(database.pool, '', cipher)
-  const lines = openBatchLines(database.pool, '', cipher)
+  const batches = openBatches(database.db, batchTables(''), cipher)
+  const lines = openBatchLines(database.db, batchTables(''), cipher)
   const surfaces = [
     filesPlugin({
       files,

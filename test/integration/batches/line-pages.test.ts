@@ -1,7 +1,10 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import type { QueryArrayConfig } from 'pg'
 import { expect } from 'vitest'
 
 import { openBatchLines } from '#api/batches/line-store.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
@@ -28,13 +31,13 @@ it('reads the answers of a batch in order, at no time many large ones', async ({
   )
   const pages: number[] = []
   const watched = {
-    async query(text: string, values: unknown[]) {
-      const answer = await pool.query(text, values)
-      pages.push(answer.rows.reduce((sum, { answer }) => sum + answer.length, 0))
-      return answer
+    async query(query: QueryArrayConfig, values: unknown[]) {
+      const found = await pool.query<unknown[]>(query, values)
+      pages.push(found.rows.reduce((sum, row) => sum + String(row.at(-1)).length, 0))
+      return found
     },
   }
-  const lines = openBatchLines(watched as unknown as typeof pool, '')
+  const lines = openBatchLines(drizzle(watched as unknown as typeof pool), batchTables(''))
   const read = async (isGood: boolean) => {
     const found: number[] = []
     for await (const { line } of lines.read(BATCH, isGood)) found.push(line)

@@ -2,14 +2,15 @@ import { randomUUID } from 'node:crypto'
 
 import { describe, expect } from 'vitest'
 
-import { openActivities } from '#api/activities/activities.ts'
+import { openActivities } from '#api/activities/activity-store.ts'
 import { cleanUp } from '#api/auth/cleanup.ts'
 import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
-import { findUsersChangingTo } from '#api/auth/users/users.ts'
+import { findUsersChangingTo } from '#api/auth/users/user-store.ts'
 import { openBatches } from '#api/batches/batch-store.ts'
 import { openBatchLines } from '#api/batches/line-store.ts'
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { plansOf, type StatementPlan } from '#test/support/query-plans.ts'
 import { it } from '#test/support/services.ts'
@@ -68,8 +69,8 @@ describe('among very many users, an index finds', () => {
 
 describe('among very many lines of batches', () => {
   it('a lease is prolonged by looking only at what runs', async ({ database }) => {
-    const batches = openBatches(database.pool, '')
-    const lines = openBatchLines(database.pool, '')
+    const batches = openBatches(database.db, batchTables(''))
+    const lines = openBatchLines(database.db, batchTables(''))
     const plans = await plansOf(database.pool, async () => {
       await batches.renew(randomUUID(), 60)
       await lines.renew(randomUUID(), 60)
@@ -80,7 +81,7 @@ describe('among very many lines of batches', () => {
   })
 
   it('the next ones are handed out without sorting all that are left', async ({ database }) => {
-    const lines = openBatchLines(database.pool, '')
+    const lines = openBatchLines(database.db, batchTables(''))
     const [claim] = await plansOf(database.pool, () => lines.claim(randomUUID(), 8, 60))
     expect(Object.keys(conditionsBy([claim as StatementPlan]))).toContain('batch_lines_open')
     const sorted = claim?.nodes.flatMap((node) => node['Sort Key'] ?? [])

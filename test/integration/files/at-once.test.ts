@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 
 import { expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { systemClock } from '#shared/clock.ts'
 import { fileTables } from '#shared/db/schema/files.ts'

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { systemClock } from '#shared/clock.ts'

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 
 import { afterEach, describe, expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { systemClock } from '#shared/clock.ts'

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 
 import { expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { systemClock } from '#shared/clock.ts'
 import { fileTables } from '#shared/db/schema/files.ts'

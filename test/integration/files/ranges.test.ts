@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 
 import { expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { systemClock } from '#shared/clock.ts'

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { describe, expect } from 'vitest'
 
-import { openFiles } from '#api/files/files.ts'
+import { openFiles } from '#api/files/file-store.ts'
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { openInvitations } from '#api/organizations/invitations.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'

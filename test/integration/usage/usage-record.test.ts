@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 
-import { openUsageRecord } from '#api/usage/usage-record.ts'
+import { openUsageRecord } from '#api/usage/usage-store.ts'
 import { type UsageRow, usageTables } from '#shared/db/schema/usage.ts'
 import { it } from '#test/support/services.ts'
 

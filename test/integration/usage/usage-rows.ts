@@ -1,4 +1,4 @@
-import type { UsageRecord } from '#api/usage/usage-record.ts'
+import type { UsageRecord } from '#api/usage/usage-store.ts'
 import { Outbox } from '#api/v1/outbox.ts'
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 import { createLogger } from '#shared/logger.ts'

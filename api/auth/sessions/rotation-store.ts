@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 
 import { getTableColumns, sql } from 'drizzle-orm'
 
@@ -11,40 +11,43 @@ import {
   readJsonRow,
   readParts,
   selectParts,
-} from '#api/auth/users/parts.ts'
+} from '#api/auth/users/user-parts-store.ts'
 import { prepared } from '#shared/db/client.ts'
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import {
-  deriveChild,
-  type RotationOptions,
-  type RotationOutcome,
-  SEED_BYTES,
-} from './refresh-tokens.ts'
 import { USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 
-/** A refresh token that was exchanged at once. */
-interface RotatedAtOnce {
-  readonly outcome: RotationOutcome & { readonly kind: 'accepted' }
+/** Circumstances of a rotation. */
+export interface RotationOrigin {
+  readonly userAgent: string
+  readonly ip: string
+}
+
+/** A refresh token that was exchanged for its child. */
+export interface Rotated {
+  readonly user: UserRow
   readonly parts: Parts
+  readonly session: SessionRow
+  readonly refreshToken: string
+  /** The entry that the statement wrote to the audit log. */
   readonly event: SecurityEvent
 }
 
 /**
- * The first row of the state table of `rotateRefreshToken`, in one round trip: a valid refresh
- * token of a user in good standing is exchanged, and written to the audit log. Undefined when
- * anything is unusual; nothing has happened then, and the step-by-step way finds out what.
+ * Exchanges the valid refresh token of a user who may sign in, in one statement: revokes it, issues
+ * its child, touches the session and writes to the audit log. Undefined, without any effect, when
+ * the refresh token or the user is in another state.
  */
-export async function rotateInOneStatement(
+export async function rotateValidToken(
   store: Store,
   presented: string,
-  options: RotationOptions,
-): Promise<RotatedAtOnce | undefined> {
-  if (hasSessionRules(options)) return undefined
+  origin: RotationOrigin,
+): Promise<Rotated | undefined> {
   const at = store.now()
-  const { ip } = options
+  const { ip } = origin
   const seed = randomBytes(SEED_BYTES)
   const refreshToken = deriveChild(presented, seed)
-  const userAgent = options.userAgent.slice(0, USER_AGENT_CHARACTERS_MAX)
+  const userAgent = origin.userAgent.slice(0, USER_AGENT_CHARACTERS_MAX)
   const [row] = await prepared(store.db, 'rotate_refresh_token', (name) =>
     prepareRotation(store, name),
   ).execute({
@@ -57,11 +60,19 @@ export async function rotateInOneStatement(
   const { user } = row
   const locked = readJsonRow(store.tables.sessions, row.session)
   const session = { ...locked, refreshedAt: at, updatedAt: at, userAgent, ip }
-  const outcome = { kind: 'accepted', user, session, refreshToken, isRotated: true } as const
   const event = { action: 'token_refreshed', logType: 'token', traits: {} } as const
   const parts = readParts(store.tables, row)
-  return { outcome, parts, event: { ...event, actorId: user.id, ip, at } }
+  return { user, parts, session, refreshToken, event: { ...event, actorId: user.id, ip, at } }
 }
+
+/** The refresh token that a parent and a seed make. */
+export function deriveChild(parent: string, seed: Buffer): string {
+  const digest = createHash('sha256').update(seed).update(parent).digest()
+  return digest.subarray(0, 16).toString('base64url')
+}
+
+/** Length of a seed. */
+export const SEED_BYTES = 32
 
 /**
  * The session is locked before its refresh token, as everywhere. A request that waited for the lock
@@ -112,14 +123,4 @@ function prepareRotation({ db, tables }: Store, name: string) {
     .innerJoin(sql`locked`, sql`locked.id = revoked.session_id`)
     .innerJoin(users, sql`${users.id} = revoked.user_id`)
     .prepare(name)
-}
-
-// Rules that end sessions need a look at other rows.
-function hasSessionRules({ sessions }: RotationOptions): boolean {
-  return (
-    sessions.isSinglePerUser ||
-    sessions.timeboxSeconds > 0 ||
-    sessions.inactivityTimeoutSeconds > 0 ||
-    sessions.lowAalSeconds > 0
-  )
 }

@@ -1,6 +1,7 @@
-import { and, asc, desc, eq, inArray, type SQL, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, gt, inArray, isNull, or, type SQL, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { databaseNow, increased, isBeyondRowWhere } from '#shared/db/expressions.ts'
 import type { FileRow, FileTables } from '#shared/db/schema/files.ts'
 
 /** The metadata of a file whose bytes are already stored. */
@@ -138,8 +139,8 @@ async function deleteAll(db: Db, { files, storage }: FileTables, which: SQL): Pr
 }
 
 /** Whether a file has not expired. */
-function isKept({ files }: FileTables): SQL {
-  return sql`(${files.expiresAt} is null or ${files.expiresAt} > now())`
+function isKept({ files }: FileTables): SQL | undefined {
+  return or(isNull(files.expiresAt), gt(files.expiresAt, databaseNow))
 }
 
 async function list(
@@ -154,9 +155,9 @@ async function list(
   const isAscending = page.order === 'asc'
   if (page.after !== undefined) {
     // Compared in SQL: a JavaScript date would lose the microseconds.
-    const cursor = sql`(select ${files.createdAt}, ${files.id} from ${files} where ${files.organizationId} = ${organizationId} and ${files.id} = ${page.after})`
-    const past = sql.raw(isAscending ? '>' : '<')
-    conditions.push(sql`(${files.createdAt}, ${files.id}) ${past} ${cursor}`)
+    const isLast = and(eq(files.organizationId, organizationId), eq(files.id, page.after))
+    const columns = [files.createdAt, files.id] as const
+    conditions.push(isBeyondRowWhere(columns, isAscending ? '>' : '<', isLast))
   }
   const direction = isAscending ? asc : desc
   const rows = await db
@@ -184,7 +185,7 @@ async function remove(
     if (row === undefined) return undefined
     await tx
       .update(storage)
-      .set({ usedBytes: sql`${storage.usedBytes} - ${row.bytes}` })
+      .set({ usedBytes: increased(storage.usedBytes, -row.bytes) })
       .where(eq(storage.organizationId, organizationId))
     return row
   })

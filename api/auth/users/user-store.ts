@@ -1,11 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto'
 
-import { and, asc, desc, eq, inArray, isNull, lte, or, type SQL, sql } from 'drizzle-orm'
+import { and, asc, count, desc, eq, inArray, isNull, lte, or, type SQL, sql } from 'drizzle-orm'
 
 import { authFailure } from '#api/auth/errors.ts'
 import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import type { Store } from '#api/auth/store.ts'
 import { prepared } from '#shared/db/client.ts'
+import { containsText, textOfField } from '#shared/db/expressions.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Contact } from './contact.ts'
@@ -221,7 +222,7 @@ export async function listUsers(
   const isWanted = page.filter === '' ? undefined : matchesFilter(store, page.filter)
   const matches = and(eq(users.aud, page.audience), isWanted)
   const order = page.isOldestFirst ? asc : desc
-  const [rows, [count]] = await Promise.all([
+  const [rows, [counted]] = await Promise.all([
     store.db
       .select()
       .from(users)
@@ -229,9 +230,9 @@ export async function listUsers(
       .orderBy(order(users.createdAt), order(users.id))
       .limit(page.limit)
       .offset(page.offset),
-    store.db.select({ total: sql<number>`count(*)::int` }).from(users).where(matches),
+    store.db.select({ total: count() }).from(users).where(matches),
   ])
-  return { users: rows, total: count?.total ?? 0 }
+  return { users: rows, total: counted?.total ?? 0 }
 }
 
 /** Deletes a user with everything that hangs on it; false when there was none. */
@@ -286,8 +287,8 @@ function matchesFilter(store: Store, filter: string): SQL | undefined {
   const { users } = store.tables
   // `position` instead of `like`, so that percent signs and underscores mean themselves.
   return or(
-    sql`position(lower(${filter}) in ${users.email}) > 0`,
-    sql`position(lower(${filter}) in lower(${users.userMetadata} ->> 'full_name')) > 0`,
+    containsText(users.email, filter),
+    containsText(textOfField(users.userMetadata, 'full_name'), filter),
   )
 }
 

@@ -1,10 +1,7 @@
-import { and, asc, eq, gte, lt, type SQL, sql, sum } from 'drizzle-orm'
+import { and, asc, eq, gte, lt, ne, type SQL, sql, sum } from 'drizzle-orm'
 
-import type { JobObserver, SubmitRequest } from '#api/jobs/observers.ts'
-import type { Outbox } from '#api/v1/outbox.ts'
-import type { Clock } from '#shared/clock.ts'
-import type { QueueKind } from '#shared/contracts/job.ts'
 import type { Db } from '#shared/db/client.ts'
+import { isRowBeyond, proposed, tableOfArrays } from '#shared/db/expressions.ts'
 import type { UsageRow, UsageTables } from '#shared/db/schema/usage.ts'
 
 /** The columns that usage can be grouped by. */
@@ -49,16 +46,16 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
     async add(rows) {
       await db
         .insert(usage)
-        .select(tableOf(oneOfEach(rows)))
+        .select(selectOf(oneOfEach(rows)))
         .onConflictDoUpdate({
           target: usage.jobId,
           set: {
-            outcome: sql`excluded.outcome`,
-            promptTokens: sql`excluded.prompt_tokens`,
-            completionTokens: sql`excluded.completion_tokens`,
-            cachedTokens: sql`excluded.cached_tokens`,
+            outcome: proposed(usage.outcome),
+            promptTokens: proposed(usage.promptTokens),
+            completionTokens: proposed(usage.completionTokens),
+            cachedTokens: proposed(usage.cachedTokens),
           },
-          setWhere: sql`${usage.outcome} <> 'finished' and excluded.outcome = 'finished'`,
+          setWhere: sql`${ne(usage.outcome, 'finished')} and ${proposed(usage.outcome)} = 'finished'`,
         })
     },
     list: (organizationId, query) => list(db, usage, organizationId, query),
@@ -74,19 +71,22 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
   }
 }
 
-/** The rows as one table with one array parameter per column. */
-function tableOf(rows: readonly UsageRow[]): SQL {
-  const texts = (values: readonly (string | null)[]) => sql`${sql.param(values)}::text[]`
-  const counts = (values: readonly number[]) => sql`${sql.param(values)}::bigint[]`
-  const moments = rows.map(({ createdAt }) => createdAt.toISOString())
-  return sql`select * from unnest(
-    ${texts(rows.map(({ jobId }) => jobId))}, ${texts(rows.map((row) => row.organizationId))},
-    ${texts(rows.map(({ apiKeyId }) => apiKeyId))}, ${sql.param(rows.map(({ userId }) => userId))}::uuid[],
-    ${texts(rows.map(({ requestId }) => requestId))}, ${texts(rows.map(({ kind }) => kind))},
-    ${texts(rows.map(({ modelId }) => modelId))}, ${texts(rows.map(({ outcome }) => outcome))},
-    ${counts(rows.map(({ promptTokens }) => promptTokens))},
-    ${counts(rows.map(({ completionTokens }) => completionTokens))},
-    ${counts(rows.map(({ cachedTokens }) => cachedTokens))}, ${sql.param(moments)}::timestamptz[])`
+/** The rows in the order of the table's columns. */
+function selectOf(rows: readonly UsageRow[]): SQL {
+  return sql`select * from ${tableOfArrays([
+    ['text', rows.map((row) => row.jobId)],
+    ['text', rows.map((row) => row.organizationId)],
+    ['text', rows.map((row) => row.apiKeyId)],
+    ['uuid', rows.map((row) => row.userId)],
+    ['text', rows.map((row) => row.requestId)],
+    ['text', rows.map((row) => row.kind)],
+    ['text', rows.map((row) => row.modelId)],
+    ['text', rows.map((row) => row.outcome)],
+    ['bigint', rows.map((row) => row.promptTokens)],
+    ['bigint', rows.map((row) => row.completionTokens)],
+    ['bigint', rows.map((row) => row.cachedTokens)],
+    ['timestamptz', rows.map((row) => row.createdAt.toISOString())],
+  ])}`
 }
 
 /** One upsert statement must not touch a row twice. */
@@ -139,13 +139,11 @@ async function list(
         query.userId === undefined ? undefined : eq(usage.userId, query.userId),
         query.after === undefined || groups.length === 0
           ? undefined
-          : sql`(${sql.join(
+          : isRowBeyond(
               groups.map((group) => columns[group]),
-              sql`, `,
-            )}) > (${sql.join(
-              query.after.map((value) => sql`${value}`),
-              sql`, `,
-            )})`,
+              '>',
+              query.after,
+            ),
       ),
     )
     .groupBy(...positions)
@@ -165,74 +163,4 @@ async function list(
     cachedTokens: Number(row.cachedTokens),
   }))
   return { lines, hasMore: rows.length > query.limit }
-}
-
-interface Meter {
-  readonly writer: Pick<Outbox<UsageRow>, 'write' | 'draft' | 'discard'>
-  readonly clock: Clock
-}
-
-/**
- * Records the usage of each job once, however it ends, also when this process is killed: the tokens
- * so far are journaled while they stream. Another run for the same answer is the same usage.
- */
-export function createUsageMeter({ writer, clock }: Meter): JobObserver {
-  return {
-    begin(request) {
-      const used = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
-      let hasStarted = false
-      let isRecorded = false
-      const row = (outcome: UsageRow['outcome']): UsageRow => {
-        return { ...rowOf(request), ...used, outcome, createdAt: new Date(clock.now()) }
-      }
-      const record = (outcome: UsageRow['outcome']): void => {
-        // A job that has not started used nothing, and a failure without a token is not charged.
-        const isFree = !hasStarted || (outcome === 'failed' && used.completionTokens === 0)
-        if (isRecorded) return
-        if (isFree) {
-          writer.discard(rowOf(request).jobId)
-          return
-        }
-        isRecorded = true
-        writer.write(row(outcome))
-        request.account?.noteTokens(used.promptTokens + used.completionTokens)
-      }
-      return {
-        onEvent(event) {
-          if (event.type === 'started') {
-            hasStarted = true
-            used.promptTokens = event.promptTokens
-          } else if (event.type === 'progress' && event.training !== undefined) {
-            used.promptTokens = event.training.trainedTokens
-            writer.draft(row('abandoned'))
-          } else if (event.type === 'delta') {
-            for (const { tokenIds } of event.deltas) used.completionTokens += tokenIds.length
-            writer.draft(row('abandoned'))
-          } else if (event.type === 'result') {
-            hasStarted = true
-            Object.assign(used, event.usage)
-            record('finished')
-          }
-        },
-        onEnd: ({ outcome }) => record(outcome === 'failed' ? 'failed' : 'abandoned'),
-      }
-    },
-  }
-}
-
-function rowOf({
-  account,
-  jobId,
-  kind,
-  model,
-  organizationId,
-}: SubmitRequest<QueueKind> & { readonly jobId: string }) {
-  return {
-    ...{ kind, organizationId },
-    jobId: account?.usageId ?? jobId,
-    modelId: model.id,
-    apiKeyId: account?.apiKeyId ?? null,
-    userId: account?.userId ?? null,
-    requestId: account?.requestId ?? null,
-  }
 }

@@ -5,11 +5,11 @@ import { eq, getTableColumns, sql, type WithSubquery } from 'drizzle-orm'
 import { type AuditEntry, describeAudit, type SecurityEvent } from '#api/auth/audit/audit-log.ts'
 import { randomSecret, sha256 } from '#api/auth/secrets.ts'
 import type { Store } from '#api/auth/store.ts'
-import { type Parts, readParts, selectParts } from '#api/auth/users/parts.ts'
+import { type Parts, readParts, selectParts } from '#api/auth/users/user-parts-store.ts'
 import { prepared } from '#shared/db/client.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { SEED_BYTES } from './refresh-tokens.ts'
+import { SEED_BYTES } from './rotation-store.ts'
 import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 
 /** A signed-in period that has just begun. */

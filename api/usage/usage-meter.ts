@@ -1,0 +1,75 @@
+import type { JobObserver, SubmitRequest } from '#api/jobs/observers.ts'
+import type { Outbox } from '#api/v1/outbox.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
+import type { UsageRow } from '#shared/db/schema/usage.ts'
+
+interface Meter {
+  readonly writer: Pick<Outbox<UsageRow>, 'write' | 'draft' | 'discard'>
+  readonly clock: Clock
+}
+
+/**
+ * Records the usage of each job once, however it ends, also when this process is killed: the tokens
+ * so far are journaled while they stream. Another run for the same answer is the same usage.
+ */
+export function createUsageMeter({ writer, clock }: Meter): JobObserver {
+  return {
+    begin(request) {
+      const used = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
+      let hasStarted = false
+      let isRecorded = false
+      const row = (outcome: UsageRow['outcome']): UsageRow => {
+        return { ...rowOf(request), ...used, outcome, createdAt: new Date(clock.now()) }
+      }
+      const record = (outcome: UsageRow['outcome']): void => {
+        // A job that has not started used nothing, and a failure without a token is not charged.
+        const isFree = !hasStarted || (outcome === 'failed' && used.completionTokens === 0)
+        if (isRecorded) return
+        if (isFree) {
+          writer.discard(rowOf(request).jobId)
+          return
+        }
+        isRecorded = true
+        writer.write(row(outcome))
+        request.account?.noteTokens(used.promptTokens + used.completionTokens)
+      }
+      return {
+        onEvent(event) {
+          if (event.type === 'started') {
+            hasStarted = true
+            used.promptTokens = event.promptTokens
+          } else if (event.type === 'progress' && event.training !== undefined) {
+            used.promptTokens = event.training.trainedTokens
+            writer.draft(row('abandoned'))
+          } else if (event.type === 'delta') {
+            for (const { tokenIds } of event.deltas) used.completionTokens += tokenIds.length
+            writer.draft(row('abandoned'))
+          } else if (event.type === 'result') {
+            hasStarted = true
+            Object.assign(used, event.usage)
+            record('finished')
+          }
+        },
+        onEnd: ({ outcome }) => record(outcome === 'failed' ? 'failed' : 'abandoned'),
+      }
+    },
+  }
+}
+
+function rowOf({
+  account,
+  jobId,
+  kind,
+  model,
+  organizationId,
+}: SubmitRequest<QueueKind> & { readonly jobId: string }) {
+  return {
+    ...{ kind, organizationId },
+    jobId: account?.usageId ?? jobId,
+    modelId: model.id,
+    apiKeyId: account?.apiKeyId ?? null,
+    userId: account?.userId ?? null,
+    requestId: account?.requestId ?? null,
+  }
+}
