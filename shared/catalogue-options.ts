@@ -71,7 +71,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   },
   maxBatchTokens: { readers: ['embedding', 'rerank'], ...count(1, 10_000_000) },
   onnxFile: {
-    readers: ['completion', 'embedding', 'rerank', 'audio'],
+    readers: ['completion', 'embedding', 'rerank', 'audio', 'speech'],
     must: 'must be the name of a file without its folder, such as "model_quantized"',
     holds: (value) => typeof value === 'string' && /^[\w+-][\w.+-]{0,199}$/.test(value),
   },
@@ -129,6 +129,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   rerank: 'rerankers',
   image: 'models of images',
   audio: 'models of speech',
+  speech: 'voices',
 }
 
 function namesOf(readers: readonly OptionReader[]): string {

@@ -96,6 +96,7 @@ const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   embedding: ['embedding', 'rerank'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
+  speech: ['speak'],
 }
 // A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u

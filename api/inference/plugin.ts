@@ -20,6 +20,7 @@ import { registerScore } from './rerank/score.ts'
 import { registerResponses } from './responses/responses.ts'
 import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
+import { registerSpeech } from './speech/speech.ts'
 import { registerTokenize } from './tokenize.ts'
 
 /** The inference surface of `/v1`. */
@@ -41,6 +42,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     if (serves('rerank')) registerScore(app, services)
     registerSearch(app, services)
     registerImageGenerations(app, services)
+    registerSpeech(app, services)
     // Only these routes read forms; the others refuse them as a body of the wrong type.
     await app.register(async (forms) => {
       await forms.register(multipart)

@@ -136,7 +136,7 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
   env.section('Workers')
   const kinds = env.list('MILLRACE_WORKER_KINDS', {
     about:
-      'kinds of queues that a worker serves (completion, embedding, image, audio, training); all if unset',
+      'kinds of queues that a worker serves (completion, embedding, image, audio, speech, training); all if unset',
   })
   const unknown = kinds.find((kind) => !QUEUE_KINDS.some((known) => known === kind))
   if (unknown !== undefined) {

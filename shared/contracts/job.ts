@@ -2,6 +2,7 @@ import type { AudioInput, AudioResult } from './audio.ts'
 import type { CompletionInput, CompletionResult } from './completion.ts'
 import type { EmbeddingInput, EmbeddingResult } from './embedding.ts'
 import type { ImageInput, ImageResult } from './image.ts'
+import type { SpeechInput, SpeechResult } from './speech.ts'
 import type { TrainingInput, TrainingResult } from './training.ts'
 
 /** The version of the envelope; a worker refuses others. */
@@ -42,6 +43,7 @@ export interface QueueTable {
   embedding: { input: EmbeddingInput; result: EmbeddingResult }
   image: { input: ImageInput; result: ImageResult }
   audio: { input: AudioInput; result: AudioResult }
+  speech: { input: SpeechInput; result: SpeechResult }
   training: { input: TrainingInput; result: TrainingResult }
 }
 
@@ -54,6 +56,7 @@ export const MODEL_KINDS = [
   'embedding',
   'image',
   'audio',
+  'speech',
 ] as const satisfies readonly QueueKind[]
 
 /** The kind of a model in `models.json`. */

@@ -2,6 +2,7 @@ import type { WireError } from '../errors.ts'
 import type { AnswerDialect } from './answer-formats.ts'
 import type { CandidateDelta } from './completion.ts'
 import type { QueueKind, QueueTable } from './job.ts'
+import type { SpeechAudio, SpeechFormat } from './speech.ts'
 import type { TrainingProgress } from './training.ts'
 
 /** Input and output tokens of a job. */
@@ -37,6 +38,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly droppedMessages?: number
       /** The tokens of each prompt of a stream that asks for them. */
       readonly promptTokenIds?: readonly (readonly number[])[]
+      /** How the speech of the job is encoded. */
+      readonly speechFormat?: SpeechFormat
       /** How the answers of the model are written, where it answers a chat. */
       readonly dialect?: AnswerDialect
     }
@@ -47,6 +50,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly steps: number
       /** The text of one window of a recording, when streaming. */
       readonly text?: string
+      /** The next bytes of a speech. */
+      readonly audio?: SpeechAudio
       /** The losses of a training. */
       readonly training?: TrainingProgress
     }
@@ -63,7 +68,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
 /** What a worker reports of a request before its tokens. */
 export type StartReport = Pick<
   Extract<ReplyBody, { readonly type: 'started' }>,
-  'ignored' | 'droppedMessages' | 'promptTokenIds' | 'dialect'
+  'ignored' | 'droppedMessages' | 'promptTokenIds' | 'speechFormat' | 'dialect'
 >
 
 /** A reply on the owner's stream. */

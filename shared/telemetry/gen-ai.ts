@@ -49,6 +49,8 @@ function operationName(job: {
       return IMAGE_OPERATIONS[input.task] ?? 'image_generation'
     case 'audio':
       return input.task === 'translate' ? 'translation' : 'transcription'
+    case 'speech':
+      return 'text_to_speech'
     case 'training':
       return 'fine_tuning'
   }
@@ -66,6 +68,7 @@ export const USUAL_OPERATIONS: Readonly<Record<QueueKind, readonly string[]>> = 
   embedding: ['embeddings'],
   image: ['image_generation'],
   audio: ['transcription'],
+  speech: ['text_to_speech'],
   training: ['fine_tuning'],
 }
 

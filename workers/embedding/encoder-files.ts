@@ -1,11 +1,6 @@
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
-
 import { isRecord } from '#shared/json.ts'
-import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
+import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
-import { graphInside } from '#workers/models/inside-folder.ts'
-import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
@@ -29,7 +24,6 @@ type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
 const TOKEN_ID_MAX = 4_000_000
-const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
@@ -54,23 +48,6 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
   }
-}
-
-/** The graph that was asked for, the best of the usual ones, or the only one that is there. */
-async function findModelFile(folder: string, onnxFile: string | undefined): Promise<string> {
-  const wanted = onnxFile === undefined ? MODEL_NAMES : [onnxFile, `${onnxFile}.onnx`]
-  for (const place of ['onnx', '.']) {
-    const present = (await readdir(join(folder, place)).catch(() => [])).filter((name) =>
-      name.endsWith('.onnx'),
-    )
-    const found = wanted.find((name) => present.includes(name))
-    if (found !== undefined) return graphInside(folder, join(place, found))
-    if (onnxFile === undefined && present.length === 1) {
-      return graphInside(folder, join(place, present[0] as string))
-    }
-  }
-  const names = onnxFile === undefined ? 'model.onnx' : wanted[0]
-  throw new ModelLoadError(folder, `there is no ${names} in onnx/ or beside config.json`)
 }
 
 /** The shortest of what the files state; some tokenizers say 10³⁰ where they know no limit. */

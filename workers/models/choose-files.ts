@@ -25,6 +25,8 @@ const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES = /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|(?!manifest\.)[\w.-]+\.json)$/
 // Indexes of weights in other formats and records of how an export was made.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
+// Styles of the voices of a speech model.
+const VOICES = /^voices\/[\w-]+\.bin$/
 // Layers after the pooling of a sentence encoder, which no graph has to hold.
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
 // Parts of image pipelines that are not used here.
@@ -109,7 +111,7 @@ function foldersOf(paths: readonly string[], layout: Layout): readonly string[] 
 function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): readonly string[] {
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
-  const isPrecise = layout === 'pipeline' || model.kind === 'embedding'
+  const isPrecise = layout === 'pipeline' || model.kind === 'embedding' || model.kind === 'speech'
   const isText = executionProvider === 'cpu' && !roles.includes('encoder_model')
   const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : isText ? 'text' : executionProvider]
   return roles.flatMap((role) => {
@@ -146,7 +148,7 @@ function isExternalData(path: string, graph: string): boolean {
 
 function isConfiguration(path: string, bytes: number): boolean {
   const depth = path.split('/').length
-  if (DENSE_WEIGHTS.test(path)) return true
+  if (DENSE_WEIGHTS.test(path) || VOICES.test(path)) return true
   return (
     depth <= 2 &&
     bytes <= CONFIG_BYTES_MAX &&

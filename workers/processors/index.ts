@@ -12,7 +12,13 @@ import { processCompletion } from './completion.ts'
 import { type CompletionModel, createCompletionModel } from './completion-model.ts'
 import { type EmbeddingModel, processEmbedding } from './embedding.ts'
 import { type ImageModel, processImage } from './image.ts'
-import { openAudioModel, openEmbeddingModel, openImageModel, openVision } from './open-models.ts'
+import {
+  openAudioModel,
+  openEmbeddingModel,
+  openImageModel,
+  openSpeechModel,
+  openVision,
+} from './open-models.ts'
 import {
   defineProcessor,
   type ModelStats,
@@ -20,6 +26,7 @@ import {
   type ProcessorRow,
   sessionOptionsOf,
 } from './processor-row.ts'
+import { processSpeech, type SpeechQueueModel } from './speech.ts'
 import { openTrainableModel, processTraining, type TrainableModel } from './training.ts'
 
 export type { ModelStats, OpenModel, OpenTools, ProcessorRow } from './processor-row.ts'
@@ -68,6 +75,14 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     process: processImage,
     stats: () => IDLE,
     close: ({ pipeline }) => pipeline.close(),
+  }),
+  defineProcessor<'speech', SpeechQueueModel>({
+    kind: 'speech',
+    slots: 4,
+    open: openSpeechModel,
+    process: processSpeech,
+    stats: () => IDLE,
+    close: ({ voices }) => voices.close(),
   }),
   defineProcessor<'training', TrainableModel>({
     kind: 'training',

@@ -11,12 +11,15 @@ import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
+import { findSpeechEncoder } from '#workers/speech/encode-speech.ts'
+import { openVoices } from '#workers/speech/open-voices.ts'
 import { openVisionModel, type VisionModel } from '#workers/vision/vision-model.ts'
 
 import { type AudioModel, sweepClips } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
 import type { ImageModel } from './image.ts'
 import { type OpenTools, sessionOptionsOf } from './processor-row.ts'
+import type { SpeechQueueModel } from './speech.ts'
 
 interface Opened<Model> {
   readonly opened: Model
@@ -65,6 +68,20 @@ export async function openAudioModel(
     opened: { whisper, decode, storage },
     bytes: await bytesOfParts(whisper.modelFiles),
   }
+}
+
+/** Opens a model of voices and finds the formats that this machine can encode. */
+export async function openSpeechModel(
+  model: CatalogueModel,
+  { folder, runtime, config }: OpenTools,
+): Promise<Opened<SpeechQueueModel>> {
+  const { onnxFile } = model.options
+  const encoder = await findSpeechEncoder()
+  const voices = await openVoices({
+    ...{ runtime, folder, session: sessionOptionsOf(model, config) },
+    ...(onnxFile !== undefined && { onnxFile }),
+  })
+  return { opened: { voices, encoder }, bytes: await bytesOfParts([voices.modelFile]) }
 }
 
 /** Opens a model of images. */

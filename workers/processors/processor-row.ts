@@ -6,6 +6,7 @@ import type { WorkerConfig } from '#shared/config/inference.ts'
 import type { CandidateDelta, SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { JobTimings, StartReport, TokenUsage } from '#shared/contracts/reply.ts'
+import type { SpeechAudio } from '#shared/contracts/speech.ts'
 import type { TrainingProgress } from '#shared/contracts/training.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -115,13 +116,17 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
   /**
-   * `text` is the transcript of a window of a recording, when the client streams it; `training` has
-   * the losses of a training.
+   * `text` is the transcript of a window of a recording, when the client streams it; `audio` is a
+   * part of a speech; `training` has the losses of a training.
    */
   progress(
     step: number,
     steps: number,
-    report?: { readonly text?: string; readonly training?: TrainingProgress },
+    report?: {
+      readonly text?: string
+      readonly audio?: SpeechAudio
+      readonly training?: TrainingProgress
+    },
   ): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }

@@ -47,6 +47,7 @@ export const CATALOGUE = parseCatalogue({
     },
     { id: 'tiny-sd', kind: 'image', source: 'x', aliases: ['dall-e-2'], capabilities: [] },
     { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },
+    { id: 'tiny-tts', kind: 'speech', source: 'x', aliases: ['tts-1'], capabilities: [] },
     { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
   ],
 })

@@ -1,0 +1,63 @@
+import { type Static, Type } from 'typebox'
+
+import { ineffective, optionalEnum, optionalNumber } from '#api/inference/field-schemas.ts'
+import { SPEECH_FORMATS, type SpeechFormat, type SpeechInput } from '#shared/contracts/speech.ts'
+
+/** The body of `POST /v1/audio/speech`. */
+export const SPEECH_BODY = Type.Object(
+  {
+    model: Type.String({ minLength: 1, description: 'The id of a model.' }),
+    input: Type.String({ minLength: 1, maxLength: 4096, description: 'The text to speak.' }),
+    voice: Type.Unsafe<string | { readonly id: string }>({
+      description: 'A voice of the model; the usual names of the API mean one of them.',
+      anyOf: [
+        { type: 'string', minLength: 1, maxLength: 200 },
+        {
+          type: 'object',
+          required: ['id'],
+          additionalProperties: false,
+          properties: { id: { type: 'string', minLength: 1, maxLength: 200 } },
+        },
+      ],
+    }),
+    response_format: optionalEnum(SPEECH_FORMATS, {
+      description:
+        'How the speech is encoded. If absent, `mp3` where the workers have FFmpeg, else `wav`. All but `wav` and `pcm` need FFmpeg.',
+    }),
+    speed: optionalNumber({
+      minimum: 0.25,
+      maximum: 4,
+      default: 1,
+      description: '1 is the own speed of the voice.',
+    }),
+    stream_format: optionalEnum(['audio', 'sse'], {
+      default: 'audio',
+      description: 'The bytes themselves, or server-sent events with base64.',
+    }),
+    instructions: ineffective({ type: ['string', 'null'], maxLength: 4096 }),
+    user: ineffective({ type: ['string', 'null'], maxLength: 512 }),
+  },
+  { additionalProperties: false },
+)
+export type SpeechBody = Static<typeof SPEECH_BODY>
+
+/** The media type of each format. */
+export const SPEECH_TYPES: Readonly<Record<SpeechFormat, string>> = {
+  mp3: 'audio/mpeg',
+  opus: 'audio/ogg',
+  aac: 'audio/aac',
+  flac: 'audio/flac',
+  wav: 'audio/wav',
+  pcm: 'audio/pcm',
+}
+
+/** The job input of a request. */
+export function speechInput(body: SpeechBody): SpeechInput {
+  return {
+    task: 'speak',
+    text: body.input,
+    voice: typeof body.voice === 'string' ? body.voice : body.voice.id,
+    speed: body.speed ?? 1,
+    format: body.response_format ?? null,
+  }
+}
