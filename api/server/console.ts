@@ -26,6 +26,7 @@ export function consoleSurface(services: Services, users: UserServer, version: s
   const plugin = adminPlugin({
     ...{ catalogue, version, checkPassword, redis, audit, series },
     areas: areasOf(services, users),
+    onCatalogueChange: (listener) => catalogue.onChange(listener),
     dependencies: services.dependencies,
     keys: queueKeys,
     slowAfterMs: config.server.slowRequestSeconds * 1000,

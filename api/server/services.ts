@@ -9,7 +9,6 @@ import { Dependencies } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { createUsageMeter, openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
-import type { Catalogue } from '#shared/catalogue.ts'
 import { type Clock, systemClock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
 import { type ApiKeyStore, ensureBootstrapKey, openApiKeys } from '#shared/db/api-keys.ts'
@@ -20,6 +19,7 @@ import { activityTables } from '#shared/db/schema/activities.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { type OrganizationTables, organizationTables } from '#shared/db/schema/organizations.ts'
 import { usageTables } from '#shared/db/schema/usage.ts'
+import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -40,7 +40,7 @@ export interface Services {
   readonly config: Config
   readonly clock: Clock
   readonly log: Logger
-  readonly catalogue: Catalogue
+  readonly catalogue: LiveCatalogue
   readonly database: Database
   readonly organizationTables: OrganizationTables
   readonly apiKeys: ApiKeyStore
@@ -84,7 +84,7 @@ export async function openServices(
     for (const closer of closers.splice(0).reverse()) await closer()
   }
   try {
-    const catalogue = await loadCatalogue(config.inference.catalogueFile)
+    const listed = await loadCatalogue(config.inference.catalogueFile)
     const database = openDatabase({ ...config.database, logger: log })
     closers.push(() => database.close())
     observePool(database.pool, registry, tracing)
@@ -93,6 +93,10 @@ export async function openServices(
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
+    const keys = queueKeys(config.infra.redisPrefix)
+    const catalogue = new LiveCatalogue(listed, { redis, keys, log })
+    closers.push(() => catalogue.close())
+    await catalogue.open()
     const { tablePrefix } = config.database
     const activities = openActivities(database.db, activityTables(tablePrefix))
     const cipher = openContentCipher(config.infra.encryptionKeys)
@@ -107,7 +111,6 @@ export async function openServices(
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
     const background = openBackground({ database, redis, cipher, log, config, catalogue })
-    const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
     const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })

@@ -21,6 +21,8 @@ export interface QueueKeys {
   readonly deadJobs: string
   /** Hash of the models that operators have disabled, by id. */
   readonly disabledModels: string
+  /** Hash of the models that operators have added, by id. */
+  readonly addedModels: string
   /** The prefix of BullMQ's keys of a queue. */
   bullPrefix(kind: QueueKind, modelId: string): string
   /** A key of BullMQ's own. */
@@ -69,6 +71,7 @@ export function queueKeys(prefix: string): QueueKeys {
     tickets: (kind, modelId) => `${bullPrefix(kind, modelId)}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
     disabledModels: `${prefix}:disabled-models`,
+    addedModels: `${prefix}:added-models`,
     bullPrefix,
     bull: (kind, modelId, part) =>
       `${bullPrefix(kind, modelId)}:${queueName(kind, modelId)}:${part}`,

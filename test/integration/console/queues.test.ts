@@ -118,6 +118,42 @@ describe('a model', () => {
   })
 })
 
+describe('an added model', () => {
+  const source = 'hub:someone/some-model'
+  const added = { id: 'added', kind: 'embedding', source, capabilities: ['embedding'] }
+  const find = async (id: string) =>
+    (await operator.read('models')).rows.find((row: { id: string }) => row.id === id)
+
+  it('is offered at once, also where other processes read it, until it is removed', async () => {
+    const administrator = await stack.signIn('administrator')
+    await administrator.send('POST', 'models', { ...added, onnxFile: 'model_q4' })
+    expect(await find('added')).toMatchObject({ source, added: { by: expect.any(String) } })
+    expect(await find('toy')).toMatchObject({ added: null })
+    expect((await stack.v1('GET', '/models/added')).id).toBe('added')
+    expect((await operator.read('queues')).rows).toHaveLength(2)
+    const refused = [
+      [{ ...added }, 409, 'model_exists'],
+      [{ ...added, id: 'toy' }, 409, 'model_exists'],
+      [{ ...added, id: 'x', capabilities: ['chat'] }, 400, 'capabilities'],
+      [{ ...added, id: 'x', source: '/etc' }, 400, 'source'],
+      [{ ...added, id: 'x', source: 'hub:nowhere' }, 400, 'source'],
+      [{ ...added, id: 'x', kind: 'training' }, 400, 'kind'],
+    ] as const
+    for (const [body, status, named] of refused) {
+      const answer = await administrator.attempt('POST', 'models', { body })
+      expect([body, answer.status]).toEqual([body, status])
+      expect(answer.text).toContain(named)
+    }
+    expect((await operator.attempt('POST', 'models', { body: added })).status).toBe(403)
+    const listed = await administrator.attempt('DELETE', 'models/toy')
+    expect(listed).toMatchObject({ status: 409, code: 'model_listed' })
+    await administrator.send('DELETE', 'models/added')
+    expect(await find('added')).toBeUndefined()
+    expect((await stack.v1('GET', '/models/added')).error).toBeTruthy()
+    expect((await administrator.attempt('DELETE', 'models/added')).status).toBe(404)
+  })
+})
+
 describe('the time series', () => {
   it('add requests, tokens and durations of all processes, and sample the slots', async () => {
     await complete()
