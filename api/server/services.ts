@@ -122,6 +122,7 @@ export async function openServices(
     const submitter = await openSubmitter({
       ...{ redis, reader, keys, clock: systemClock, log, cipher },
       queueDepthMax: config.inference.queueDepthMax,
+      mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
       observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())

@@ -19,6 +19,8 @@ export interface QueueKeys {
   tickets(kind: QueueKind, modelId: string): string
   /** Jobs that kept killing their workers, without their inputs. */
   readonly deadJobs: string
+  /** The encrypted input of such a job. */
+  deadInput(jobId: string): string
   /** Hash of the models that operators have disabled, by id. */
   readonly disabledModels: string
   /** Hash of the models that operators have added, by id. */
@@ -70,6 +72,7 @@ export function queueKeys(prefix: string): QueueKeys {
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
     tickets: (kind, modelId) => `${bullPrefix(kind, modelId)}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
+    deadInput: (jobId) => `${prefix}:dead-input:${jobId}`,
     disabledModels: `${prefix}:disabled-models`,
     addedModels: `${prefix}:added-models`,
     bullPrefix,
