@@ -58,7 +58,7 @@ export class LiveCatalogue implements Catalogue {
   }
 
   /** Reads the added models, now and once a second until `close`. */
-  async open(): Promise<void> {
+  async open(): Promise<this> {
     await this.read()
     this.#timer = setInterval(() => {
       this.read().catch((error: Error) => {
@@ -67,6 +67,7 @@ export class LiveCatalogue implements Catalogue {
       })
     }, READ_INTERVAL_MS)
     this.#timer.unref()
+    return this
   }
 
   close(): void {

@@ -94,9 +94,8 @@ export async function openServices(
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
     const keys = queueKeys(config.infra.redisPrefix)
-    const catalogue = new LiveCatalogue(listed, { redis, keys, log })
+    const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
     closers.push(() => catalogue.close())
-    await catalogue.open()
     const { tablePrefix } = config.database
     const activities = openActivities(database.db, activityTables(tablePrefix))
     const cipher = openContentCipher(config.infra.encryptionKeys)

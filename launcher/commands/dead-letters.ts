@@ -54,7 +54,7 @@ async function retry({ infra, inference }: Config, jobId: string): Promise<void>
     ...{ redis, reader, keys, log, clock: systemClock },
     cipher: openContentCipher(infra.encryptionKeys),
     queueDepthMax: inference.queueDepthMax,
-    // What was kept once may be kept again.
+    // The input was kept under the policy of its organization.
     mayKeepInput: async () => true,
   })
   try {

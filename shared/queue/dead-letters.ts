@@ -6,7 +6,7 @@ import { contextOf, decryptInput } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'
 
 /** The record of a job that kept killing its workers, without its input. */
-export interface DeadLetter {
+interface DeadLetter {
   readonly jobId: string
   readonly kind: QueueKind
   readonly modelId: string
