@@ -34,6 +34,11 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     const own = args.options.url === undefined ? await withRunningInstallation(env) : env
     await (await import('./commands/fine-tune.ts')).fineTune(own, args)
   },
+  'dead-letters': async (env, args) =>
+    (await import('./commands/dead-letters.ts')).deadLetters(
+      await withRunningInstallation(env),
+      args,
+    ),
   init: async (_env, args) => (await import('./commands/init.ts')).init(args),
   config: showConfig,
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),

@@ -82,6 +82,10 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
       options: ['model', 'suffix', 'validation', 'epochs', 'url'],
     },
   ],
+  'dead-letters': [
+    { words: 'list', about: 'list the jobs that kept killing their workers' },
+    { words: 'retry <job>', about: 'run such a job once more, and wait for its end' },
+  ],
   init: [
     { words: 'compose', about: 'write docker-compose.yml and .env with new secrets' },
     { words: 'systemd', about: 'write systemd units and their settings with new secrets' },

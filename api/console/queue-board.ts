@@ -12,6 +12,8 @@ import type { QueueKind } from '#shared/contracts/job.ts'
 
 export interface QueueBoardServices {
   readonly catalogue: Catalogue
+  /** Calls a function after every change of the catalogue. */
+  onCatalogueChange(listener: () => void): void
   queueOf(kind: QueueKind, modelId: string): Queue
 }
 
@@ -40,14 +42,14 @@ export async function registerQueueBoard(
   sendSecurityHeaders(app, { contentSecurityPolicy: CONTENT_SECURITY_POLICY })
   const board = new FastifyAdapter()
   board.setBasePath(app.prefix)
-  const queues = queuesOf(services.catalogue).map(({ kind, id }) =>
-    readOnly(services.queueOf(kind, id)),
-  )
-  createBullBoard({
-    queues,
+  const queues = () =>
+    queuesOf(services.catalogue).map(({ kind, id }) => readOnly(services.queueOf(kind, id)))
+  const { replaceQueues } = createBullBoard({
+    queues: queues(),
     serverAdapter: board,
     options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
   })
+  services.onCatalogueChange(() => replaceQueues(queues()))
   // The board's error handler answers 500 for every error.
   board.setErrorHandler((thrown) => {
     const { status, message } = normalizeError(thrown)

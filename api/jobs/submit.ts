@@ -9,6 +9,7 @@ import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { DeadLetters } from '#shared/queue/dead-letters.ts'
 import { encryptedStream, type QueueKeys } from '#shared/queue/keys.ts'
 import { JobProducer, priorityOf, type Ticket } from '#shared/queue/producer.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
@@ -41,6 +42,8 @@ interface SubmitterOptions {
   readonly log: Logger
   /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
   readonly cipher?: ContentCipher | undefined
+  /** Whether the input of a dead letter of an organization may be kept; none are if absent. */
+  readonly mayKeepInput?: (organizationId: string) => Promise<boolean>
   /** Record what happens to the jobs, in this order. */
   readonly observers?: readonly JobObserver[]
 }
@@ -49,6 +52,7 @@ interface SubmitterOptions {
 export interface OpenSubmitter extends Submitter {
   readonly producer: JobProducer
   readonly ledger: JobLedger
+  readonly deadLetters: DeadLetters
   /** Fails every open job with a retryable error; durable jobs are left to other processes. */
   failPending(): void
 }
@@ -59,16 +63,18 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
   const clock = new RedisClock(options.clock)
   await clock.sync(redis)
   const producer = new JobProducer({ redis, keys, log, cipher })
+  const deadLetters = new DeadLetters({ redis, keys, cipher })
   const ledger = new JobLedger({ redis, keys, producer, clock, log })
   const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log, cipher })
   await inbox.start()
   ledger.start()
   const { queueDepthMax } = options
   const admission = new Admission({ redis, keys, clock, ledger, queueDepthMax })
-  const context: Context = { ...options, clock, producer, ledger, inbox, admission }
+  const context: Context = { ...options, clock, producer, ledger, inbox, admission, deadLetters }
   return {
     producer,
     ledger,
+    deadLetters,
     submit<K extends QueueKind>(request: SubmitRequest<K>) {
       // From this machine's time to that of the queues.
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
@@ -106,6 +112,7 @@ function onBase(request: SubmitRequest<QueueKind>): SubmitRequest<QueueKind> {
 
 interface Context extends SubmitterOptions {
   readonly producer: JobProducer
+  readonly deadLetters: DeadLetters
   readonly ledger: JobLedger
   readonly inbox: ReplyInbox
   readonly admission: Admission
@@ -209,6 +216,7 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void>
 
 function actionsOf(context: Context): JobActions {
   const { producer, redis, clock, log, observers = [] } = context
+  const { deadLetters, mayKeepInput = async () => false } = context
   const quietly = (work: Promise<unknown>, operation: string): void => {
     work.catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
@@ -246,7 +254,11 @@ function actionsOf(context: Context): JobActions {
         { operation: 'job.deadLetter', jobId, modelId, organizationId },
         'job kills workers',
       )
-      quietly(producer.recordDeadJob(job.envelope, 'worker_crashed'), 'job.deadLetter')
+      // Without an answer of the database the record alone is kept.
+      const recorded = mayKeepInput(organizationId)
+        .catch(() => false)
+        .then((isKept) => deadLetters.record(job.envelope, 'worker_crashed', isKept))
+      quietly(recorded, 'job.deadLetter')
     },
   }
 }

@@ -10,6 +10,7 @@ import { usageArea } from '#api/console/areas/usage.ts'
 import { userArea } from '#api/console/areas/users.ts'
 import { workArea } from '#api/console/areas/work.ts'
 import { openAdminSessions } from '#api/console/sessions.ts'
+import { retryDeadLetter } from '#api/jobs/retry-dead-letter.ts'
 import { tablePrefixOf } from '#shared/db/migrate.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
@@ -26,6 +27,7 @@ export function consoleSurface(services: Services, users: UserServer, version: s
   const plugin = adminPlugin({
     ...{ catalogue, version, checkPassword, redis, audit, series },
     areas: areasOf(services, users),
+    onCatalogueChange: (listener) => catalogue.onChange(listener),
     dependencies: services.dependencies,
     keys: queueKeys,
     slowAfterMs: config.server.slowRequestSeconds * 1000,
@@ -56,7 +58,10 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     userArea({ ...tables, auth: users.services }),
     keyArea({ ...tables, apiKeys, catalogue, clock, limits: config.limits }),
     usageArea({ ...tables, catalogue, clock }),
-    queueArea({ catalogue, producer: submitter.producer, redis, keys: queueKeys, replies }),
+    queueArea({
+      ...{ catalogue, producer: submitter.producer, deadLetters: submitter.deadLetters, replies },
+      retry: (jobId) => beginRetry(services, jobId),
+    }),
     workArea({
       ...{ ...tables, batches, jobs: background.jobs, tuning: background.tuning },
       webhooks: background.webhooks,
@@ -65,4 +70,16 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     journalArea(tables),
     modelArea({ catalogue, redis, keys: queueKeys, workers: () => listWorkers(redis, queueKeys) }),
   ]
+}
+
+/** Runs a dead letter behind the answer; its end is in the log and in the list of dead letters. */
+async function beginRetry(services: Services, jobId: string): Promise<void> {
+  const { submitter, log } = services
+  const { deadLetters } = submitter
+  const { done } = await retryDeadLetter({ ...services, deadLetters }, jobId)
+  const operation = 'job.retryDeadLetter'
+  done.then(
+    () => log.info({ operation, jobId }, 'dead letter was run again'),
+    (err: unknown) => log.warn({ operation, jobId, err }, 'dead letter failed again'),
+  )
 }

@@ -22,6 +22,7 @@ import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { type OrganizationTables, organizationTables } from '#shared/db/schema/organizations.ts'
 import { usageTables } from '#shared/db/schema/usage.ts'
+import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -42,7 +43,7 @@ export interface Services {
   readonly config: Config
   readonly clock: Clock
   readonly log: Logger
-  readonly catalogue: Catalogue
+  readonly catalogue: LiveCatalogue
   readonly database: Database
   readonly organizationTables: OrganizationTables
   readonly apiKeys: ApiKeyStore
@@ -86,7 +87,7 @@ export async function openServices(
     for (const closer of closers.splice(0).reverse()) await closer()
   }
   try {
-    const catalogue = await loadCatalogue(config.inference.catalogueFile)
+    const listed = await loadCatalogue(config.inference.catalogueFile)
     const database = openDatabase({ ...config.database, logger: log })
     closers.push(() => database.close())
     observePool(database.pool, registry, tracing)
@@ -95,6 +96,9 @@ export async function openServices(
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
+    const keys = queueKeys(config.infra.redisPrefix)
+    const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
+    closers.push(() => catalogue.close())
     const { tablePrefix } = config.database
     const activities = openActivities(database.db, activityTables(tablePrefix))
     const cipher = openContentCipher(config.infra.encryptionKeys)
@@ -109,7 +113,6 @@ export async function openServices(
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
     const background = openBackground({ database, redis, cipher, log, config, catalogue })
-    const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
     const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })
@@ -121,6 +124,7 @@ export async function openServices(
     const submitter = await openSubmitter({
       ...{ redis, reader, keys, clock: systemClock, log, cipher },
       queueDepthMax: config.inference.queueDepthMax,
+      mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
       observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())

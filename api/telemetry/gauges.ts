@@ -7,10 +7,11 @@ import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 /** The values that are read at scrape time. */
 interface ApiReadings {
-  readonly queues: readonly QueueRef[]
-  readDepths(): Promise<readonly QueueStates[]>
+  /** Those of the catalogue of now. */
+  queues(): readonly QueueRef[]
+  readDepths(queues: readonly QueueRef[]): Promise<readonly QueueStates[]>
   /** Milliseconds that the oldest waiting job of each queue has waited; undefined without one. */
-  readOldestWaits(): Promise<readonly (number | undefined)[]>
+  readOldestWaits(queues: readonly QueueRef[]): Promise<readonly (number | undefined)[]>
   workers(): readonly WorkerHeartbeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
   /** Queue and running tasks of the password threads. */
@@ -67,13 +68,15 @@ function registerDependencies(registry: Registry, { dependencies }: ApiReadings)
 }
 
 function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings): void {
+  let read: readonly QueueRef[] = []
   let reading: Promise<readonly QueueStates[] | undefined> = Promise.resolve(undefined)
   new Gauge({
     name: 'millrace_redis_up',
     help: '1 while the queues can be read.',
     registers: [registry],
     async collect() {
-      reading = readDepths().catch(() => undefined)
+      read = queues()
+      reading = readDepths(read).catch(() => undefined)
       this.set((await reading) === undefined ? 0 : 1)
     },
   })
@@ -88,7 +91,7 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
       const depths = await reading
       // While Redis is unavailable, the gauge has no value.
       if (depths === undefined) return
-      for (const [index, queue] of queues.entries()) {
+      for (const [index, queue] of read.entries()) {
         const { kind, modelId } = queue
         const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
         for (const state of QUEUE_STATES) {
@@ -107,9 +110,10 @@ function registerQueueAges(registry: Registry, { queues, readOldestWaits }: ApiR
     registers: [registry],
     async collect() {
       this.reset()
-      const waits = await readOldestWaits().catch(() => undefined)
+      const read = queues()
+      const waits = await readOldestWaits(read).catch(() => undefined)
       if (waits === undefined) return
-      for (const [index, queue] of queues.entries()) {
+      for (const [index, queue] of read.entries()) {
         const { kind, modelId } = queue
         const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
         this.set(labels, (waits[index] ?? 0) / 1000)
@@ -143,8 +147,9 @@ function registerWorkers(registry: Registry, { queues, workers }: ApiReadings): 
       labelNames,
       registers: [registry],
       collect() {
+        this.reset()
         const heartbeats = workers().filter(({ isDraining }) => !isDraining)
-        for (const { kind, modelId } of queues) {
+        for (const { kind, modelId } of queues()) {
           const served = heartbeats
             .flatMap((heartbeat) => heartbeat.queues)
             .filter((queue) => queue.kind === kind && queue.modelId === modelId)

@@ -1,7 +1,7 @@
 import type { Services } from '#api/server/services.ts'
 import type { UserServer } from '#api/server/user-server.ts'
 import { queuesOf } from '#shared/catalogue.ts'
-import { readDepths, readOldestWaitMs } from '#shared/queue/depth.ts'
+import { type QueueRef, readDepths, readOldestWaitMs } from '#shared/queue/depth.ts'
 import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
 import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
@@ -20,13 +20,15 @@ export async function serveMetrics(
   users: UserServer,
 ): Promise<() => Promise<void>> {
   const { config, redis, queueKeys: keys, catalogue, submitter, database, log } = services
-  const queues = queuesOf(catalogue).map(({ kind, id }) => ({ kind, modelId: id }))
+  const queues = () => queuesOf(catalogue).map(({ kind, id }) => ({ kind, modelId: id }))
   const { registry } = telemetry
-  beginSeries(telemetry.metrics, queuesOf(catalogue))
+  const begin = (): void => beginSeries(telemetry.metrics, queuesOf(catalogue))
+  begin()
+  catalogue.onChange(begin)
   registerGauges(registry, {
     queues,
-    readDepths: () => readDepths(redis, keys, queues),
-    readOldestWaits: () => Promise.all(queues.map((queue) => readOldestWaitMs(redis, keys, queue))),
+    readDepths: (of) => readDepths(redis, keys, of),
+    readOldestWaits: (of) => Promise.all(of.map((queue) => readOldestWaitMs(redis, keys, queue))),
     workers: () => submitter.ledger.workers,
     pool: database.pool,
     hashing: () => users.services.passwords.load(),
@@ -38,7 +40,7 @@ export async function serveMetrics(
   if (!metrics.isEnabled) return async () => {}
   const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
   const scraped = metricsHandler(registry, twins)
-  const states = async (queue: (typeof queues)[number]) => {
+  const states = async (queue: QueueRef) => {
     const [found] = await readDepths(redis, keys, [queue])
     if (found === undefined) throw new Error('Redis reported no queue depth')
     return found

@@ -184,6 +184,7 @@ export function decryptInput(
   return JSON.parse(readContent(message, cipher, contextOf({ jobId })).toString('utf8'))
 }
 
-function contextOf({ jobId }: { readonly jobId: string }): string {
+/** What binds the encrypted input to its job. */
+export function contextOf({ jobId }: { readonly jobId: string }): string {
   return `input of ${jobId}`
 }

@@ -19,8 +19,12 @@ export interface QueueKeys {
   tickets(kind: QueueKind, modelId: string): string
   /** Jobs that kept killing their workers, without their inputs. */
   readonly deadJobs: string
+  /** The encrypted input of such a job. */
+  deadInput(jobId: string): string
   /** Hash of the models that operators have disabled, by id. */
   readonly disabledModels: string
+  /** Hash of the models that operators have added, by id. */
+  readonly addedModels: string
   /** The prefix of BullMQ's keys of a queue. */
   bullPrefix(kind: QueueKind, modelId: string): string
   /** A key of BullMQ's own. */
@@ -68,7 +72,9 @@ export function queueKeys(prefix: string): QueueKeys {
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
     tickets: (kind, modelId) => `${bullPrefix(kind, modelId)}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
+    deadInput: (jobId) => `${prefix}:dead-input:${jobId}`,
     disabledModels: `${prefix}:disabled-models`,
+    addedModels: `${prefix}:added-models`,
     bullPrefix,
     bull: (kind, modelId, part) =>
       `${bullPrefix(kind, modelId)}:${queueName(kind, modelId)}:${part}`,

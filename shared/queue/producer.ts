@@ -13,7 +13,6 @@ import type { QueueKeys } from './keys.ts'
 const QUEUES_MAX = 1000
 /** BullMQ's own event stream, which nothing of ours reads. */
 const EVENTS_MAX = 100
-const DEAD_JOBS_MAX = 1000
 
 /**
  * Reads the states of queued jobs. KEYS: for each job its hash, lock; ARGV: `prioritized` set and
@@ -119,18 +118,6 @@ export class JobProducer {
     ])
     const letters = (await runScript(this.#redis, STANDINGS, keys, args)) as string[]
     return letters.map((letter) => STANDING_LETTERS[letter] ?? 'missing')
-  }
-
-  /** Keeps the record of a job that kept killing its workers, without what it contained. */
-  async recordDeadJob(envelope: JobEnvelope, reason: string): Promise<void> {
-    const { jobId, kind, modelId, organizationId, epoch, enqueuedAtMs } = envelope
-    const inputBytes = Buffer.byteLength(JSON.stringify(envelope.input))
-    const record = { jobId, kind, modelId, organizationId, epoch, enqueuedAtMs, inputBytes, reason }
-    await this.#redis
-      .pipeline()
-      .lpush(this.#keys.deadJobs, JSON.stringify(record))
-      .ltrim(this.#keys.deadJobs, 0, DEAD_JOBS_MAX - 1)
-      .exec()
   }
 
   /** The BullMQ queue of one kind and model, opened when first needed. */

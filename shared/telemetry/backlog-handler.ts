@@ -9,11 +9,11 @@ export const BACKLOG_PATH = '/metrics-api/queues/'
  * priority, and active ones. No single Redis list has this length.
  */
 export function backlogHandler(
-  queues: readonly QueueRef[],
+  queues: () => readonly QueueRef[],
   readStates: (queue: QueueRef) => Promise<QueueStates>,
 ): PlainHandler {
-  const byName = new Map(queues.map((queue) => [nameOf(queue), queue]))
   return async (rest) => {
+    const byName = new Map(queues().map((queue) => [nameOf(queue), queue]))
     // BullMQ encodes the queue name; clients may encode it once more for the path.
     const queue = byName.get(rest) ?? byName.get(decoded(rest))
     if (queue === undefined) return json(404, { error: 'the catalogue has no such queue' })

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
@@ -32,6 +34,8 @@ interface ResidencyOptions<Model, Source> {
   readonly noun: 'model' | 'adapter'
   readonly log: Logger
 }
+
+const EVICT_CHECK_MS = 100
 
 /** A model of the catalogue is opened once for each of its queues. */
 export const MODEL_RESIDENCY = {
@@ -74,6 +78,17 @@ export class Residency<
   /** The model if it is in memory. */
   find(model: Source): Model | undefined {
     return this.#residents.get(this.#options.keyOf(model))?.model
+  }
+
+  /** Closes a model as soon as nothing uses it; the next lease opens it anew. */
+  async evict(model: Source): Promise<void> {
+    const key = this.#options.keyOf(model)
+    const resident = this.#residents.get(key)
+    if (resident === undefined) return
+    this.#residents.delete(key)
+    const opened = await resident.loading.catch(() => undefined)
+    while (resident.leases > 0) await sleep(EVICT_CHECK_MS)
+    await opened?.close()
   }
 
   /** Closes every model. Those that are still leased are cut off: stop their users before. */

@@ -4,6 +4,7 @@ import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
 import { queueName } from '#shared/contracts/job.ts'
+import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -50,8 +51,7 @@ interface RunningWorker {
 export async function runWorker(env: Env): Promise<RunningWorker> {
   const config = loadWorkerConfig(env)
   const log = createLogger({ ...config.log, base: { tier: 'worker' } })
-  const catalogue = await loadCatalogue(config.inference.catalogueFile)
-  const served = chooseModels(catalogue, config, log)
+  const listed = await loadCatalogue(config.inference.catalogueFile)
   const version = await readVersion()
   const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version }, log)
   const { registry, tracing } = telemetry
@@ -59,6 +59,10 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const storage = observeStore(openObjectStore(config.infra.storage), registry, tracing)
   const redis = await openRedis(config.infra.redisUrl, 'worker', log)
   await checkRedis(redis)
+  const keys = queueKeys(config.infra.redisPrefix)
+  const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
+  requireKnown(catalogue, config.inference.worker.modelIds)
+  const served = chooseModels(catalogue, config, log)
   const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
   const replies = await openRedis(config.infra.redisUrl, 'replies', log)
   const runtime = openRuntime()
@@ -70,7 +74,6 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     open: opener(config, { runtime, storage, metrics, log, pulls, signal: stopping.signal }),
     log,
   })
-  const keys = queueKeys(config.infra.redisPrefix)
   const settler = new SpanSettler({
     delayMs: config.telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
     isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
@@ -90,18 +93,18 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     ...{ registry, log },
   })
   await host.start()
+  catalogue.onChange(() => host.follow(chooseModels(catalogue, config, log)))
   const queues = served.map(({ model }) => queueName(model.kind, model.id))
   log.info({ operation: 'worker.start', workerId: host.workerId, queues }, 'worker started')
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
+    catalogue.close()
     await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
     // Aborted downloads resume at the next start.
     stopping.abort()
     settler.flush()
     await health.close()
-    redis.disconnect()
-    subscriber.disconnect()
-    replies.disconnect()
+    for (const client of [redis, subscriber, replies]) client.disconnect()
     // A model load or a long decode step cannot be interrupted.
     const released = residency.close().then(() => runtime.close())
     await Promise.race([released, sleep(RELEASE_MS)])
@@ -116,6 +119,14 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   }
 }
 
+function requireKnown(catalogue: Catalogue, modelIds: readonly string[]): void {
+  for (const modelId of modelIds) {
+    if (catalogue.find(modelId) === undefined) {
+      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
+    }
+  }
+}
+
 /** The catalogue models that this worker is configured to serve and has a processor for. */
 function chooseModels(
   catalogue: Catalogue,
@@ -123,11 +134,6 @@ function chooseModels(
   log: Logger,
 ): ServedModel[] {
   const { kinds, modelIds } = inference.worker
-  for (const modelId of modelIds) {
-    if (catalogue.find(modelId) === undefined) {
-      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
-    }
-  }
   const wanted = new Set(
     modelIds.map((modelId) => {
       const found = catalogue.find(modelId)

@@ -96,6 +96,12 @@ export class QueueServer {
     await this.#source.close()
   }
 
+  /** Stops fetching, and closes once the last job has ended. */
+  async retire(): Promise<void> {
+    this.#isPaused = true
+    await this.#source.retire()
+  }
+
   #open(): JobSource {
     const { kind, modelId, slots, redis, keys, log } = this.#options
     const name = queueName(kind, modelId)

@@ -54,6 +54,7 @@ interface WorkerHostOptions {
   /** For replies alone: a token does not wait behind the fetch of the next job. */
   readonly replies?: Redis
   readonly keys: QueueKeys
+  /** At the start; `follow` changes them. */
   readonly served: readonly ServedModel[]
   readonly residency: Residency<OpenModel>
   /** The download of a model's files, while one is in flight. */
@@ -71,6 +72,7 @@ interface WorkerHostOptions {
 export class WorkerHost {
   readonly workerId = randomUUID()
   readonly #options: WorkerHostOptions
+  #served: readonly ServedModel[]
   readonly #clock: RedisClock
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
@@ -78,6 +80,8 @@ export class WorkerHost {
   readonly #servers = new Map<string, QueueServer>()
   /** Stays when the model is evicted. */
   readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
+  /** The ends of services; one with the same name begins after it. */
+  readonly #retiring = new Map<string, Promise<void>>()
   /** Consecutive failures to load each model. */
   readonly #loadFailures = new Map<string, number>()
   readonly #loadErrors = new Map<string, string>()
@@ -88,6 +92,7 @@ export class WorkerHost {
 
   constructor(options: WorkerHostOptions) {
     const { redis, keys, log, observer } = options
+    this.#served = options.served
     const clock = new RedisClock(options.clock)
     this.#clock = clock
     this.#options = { ...options, clock }
@@ -102,12 +107,12 @@ export class WorkerHost {
 
   /** Its queues as the heartbeat lists them. */
   get queues(): readonly ServedQueue[] {
-    return this.#options.served.map((entry) => this.#present(entry))
+    return this.#served.map((entry) => this.#present(entry))
   }
 
   /** Why models are not served, by id; without any, the worker is ready. */
   get unserved(): Readonly<Record<string, string>> {
-    const waiting = this.#options.served.filter(({ model }) => !this.#servers.has(nameOf(model)))
+    const waiting = this.#served.filter(({ model }) => !this.#servers.has(nameOf(model)))
     return Object.fromEntries(
       waiting.map(({ model }) => [
         model.id,
@@ -132,7 +137,7 @@ export class WorkerHost {
     this.#every(REBUILD_CHECK_MS, async () => {
       for (const server of this.#servers.values()) await server.rebuildIfStuck()
     })
-    void this.#loadAll()
+    void this.#loadAll(this.#served)
   }
 
   /**
@@ -159,20 +164,51 @@ export class WorkerHost {
     this.#writer.close()
   }
 
+  /** Serves these models from now on: loads new ones, and ends the service of all others. */
+  follow(wanted: readonly ServedModel[]): void {
+    const before = this.#served
+    const isSame = (a: ServedModel) => (b: ServedModel) =>
+      nameOf(a.model) === nameOf(b.model) && a.model.source === b.model.source
+    this.#served = wanted.map((each) => before.find(isSame(each)) ?? each)
+    for (const each of before) {
+      if (!this.#isServed(each)) this.#retiring.set(nameOf(each.model), this.#retire(each.model))
+    }
+    void this.#loadAll(this.#served.filter((each) => !before.includes(each)))
+  }
+
+  #isServed(served: ServedModel): boolean {
+    return !this.#stopping.signal.aborted && this.#served.includes(served)
+  }
+
+  async #retire(model: CatalogueModel): Promise<void> {
+    const queue = nameOf(model)
+    const server = this.#servers.get(queue)
+    for (const map of [this.#servers, this.#facts, this.#loadFailures, this.#loadErrors]) {
+      map.delete(queue)
+    }
+    await server?.retire().catch(() => {
+      // Redis is away; the connection closes with the process.
+    })
+    await this.#options.residency.evict(model)
+    this.#options.log.info({ operation: 'model.retire', modelId: model.id }, 'model not served')
+  }
+
   /** Loads local models first, so that a download does not delay them. */
-  async #loadAll(): Promise<void> {
+  async #loadAll(models: readonly ServedModel[]): Promise<void> {
     const isFetched = ({ model }: ServedModel): number => Number(/^(hub|s3):/.test(model.source))
-    const order = this.#options.served.toSorted((a, b) => isFetched(a) - isFetched(b))
+    const order = models.toSorted((a, b) => isFetched(a) - isFetched(b))
     for (const served of order) await this.#load(served)
   }
 
   async #load(served: ServedModel): Promise<void> {
     const { residency, log } = this.#options
-    if (this.#stopping.signal.aborted) return
+    if (!this.#isServed(served)) return
     const queue = nameOf(served.model)
     try {
+      await this.#retiring.get(queue)
       const lease = await residency.lease(served.model)
       lease.release()
+      if (!this.#isServed(served)) return
       this.#loadFailures.delete(queue)
       this.#loadErrors.delete(queue)
       const { contextLength, samplingDefaults } = lease.model
@@ -180,9 +216,9 @@ export class WorkerHost {
         ...(contextLength !== undefined && { contextLength }),
         ...(samplingDefaults !== undefined && { samplingDefaults }),
       })
-      if (!this.#stopping.signal.aborted) this.#serve(served)
+      this.#serve(served)
     } catch (error) {
-      if (this.#stopping.signal.aborted) return
+      if (!this.#isServed(served)) return
       this.#loadFailures.set(queue, this.#failuresOf(served.model) + 1)
       this.#loadErrors.set(queue, reasonOf(error))
       log.error(

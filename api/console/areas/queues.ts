@@ -1,20 +1,20 @@
 import type { Job, Queue } from 'bullmq'
-import type { Redis } from 'ioredis'
 
 import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
 import { wholeList } from '#api/console/lists.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { type JobEnvelope, queueName } from '#shared/contracts/job.ts'
 import { failure, toWireError } from '#shared/errors.ts'
-import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { DeadLetters } from '#shared/queue/dead-letters.ts'
 import type { JobProducer } from '#shared/queue/producer.ts'
 import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 interface QueueServices {
   readonly catalogue: Catalogue
   readonly producer: JobProducer
-  readonly redis: Redis
-  readonly keys: QueueKeys
+  readonly deadLetters: DeadLetters
+  /** Runs the job of a dead letter once more; resolves when it has begun. */
+  retry(jobId: string): Promise<void>
   /** Sends the failure of a cancelled job to its owner, as a worker would. */
   readonly replies: Pick<ReplyWriter, 'push' | 'flushed'>
 }
@@ -79,9 +79,14 @@ export function queueArea(services: QueueServices): ConsoleArea {
         handle: ({ params }: ConsoleCall<OneJob>) => cancelWaiting(services, params),
       },
       {
+        ...operator,
+        ...{ path: '/dead-letters/:job/retry', operation: 'dead_letters.retry' },
+        handle: ({ params }: ConsoleCall<Pick<OneJob, 'job'>>) => services.retry(params.job),
+      },
+      {
         ...{ method: 'DELETE', role: 'operator', path: '/dead-letters' },
         operation: 'dead_letters.clear',
-        handle: async () => void (await services.redis.del(services.keys.deadJobs)),
+        handle: () => services.deadLetters.clear(),
       },
     ],
   }
@@ -127,17 +132,13 @@ function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 
   }
 }
 
-async function listDeadLetters({ redis, keys }: QueueServices) {
-  const records = await redis.lrange(keys.deadJobs, 0, DEAD_JOBS_SHOWN_MAX - 1)
-  const rows = records.map((record) => {
-    const { jobId, kind, modelId, organizationId, enqueuedAtMs, inputBytes, reason } = JSON.parse(
-      record,
-    ) as JobEnvelope & { readonly inputBytes: number; readonly reason: string }
-    return {
-      ...{ id: jobId, kind, model: modelId, organization_id: organizationId, reason },
-      ...{ input_bytes: inputBytes, enqueued_at: new Date(enqueuedAtMs) },
-    }
-  })
+async function listDeadLetters({ deadLetters }: QueueServices) {
+  const letters = await deadLetters.list(DEAD_JOBS_SHOWN_MAX)
+  const rows = letters.map((letter) => ({
+    ...{ id: letter.jobId, kind: letter.kind, model: letter.modelId, reason: letter.reason },
+    ...{ organization_id: letter.organizationId, enqueued_at: new Date(letter.enqueuedAtMs) },
+    ...{ input_bytes: letter.inputBytes, is_input_kept: letter.isKept },
+  }))
   return wholeList(rows)
 }
 

@@ -9,6 +9,13 @@ export function sections() {
 }
 
 const operator = 'operator'
+const administrator = 'administrator'
+const CAPABILITIES = {
+  completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
+  embedding: ['embedding', 'rerank'],
+  image: ['generate', 'edit', 'variation'],
+  audio: ['transcribe', 'translate'],
+}
 
 /** @type {import('./sections.js').SectionOptions} */
 const MODELS = {
@@ -40,7 +47,40 @@ const MODELS = {
       isNumber: true,
       show: ({ places }) => number(places.find(isReady)?.context_length),
     },
-    { label: 'Files', show: (row) => row.source },
+    {
+      label: 'Files',
+      show: ({ source, added }) => ({
+        ...{ text: source, note: added ? `added by ${added.by}, ${when(added.at)}` : '' },
+      }),
+    },
+  ],
+  actions: [
+    {
+      ...{ label: 'Add a model', role: administrator, method: 'POST', path: () => 'models' },
+      question: 'Every worker that serves models of this kind fetches its files and serves it.',
+      fields: [
+        {
+          name: 'source',
+          label: 'Files',
+          hint: 'hub:owner/name, hub:owner/name@revision or s3:prefix',
+        },
+        { name: 'id', label: 'Model id', hint: 'The name that requests use.' },
+        { name: 'kind', label: 'Kind', kind: 'select', options: Object.keys(CAPABILITIES) },
+        {
+          ...{ name: 'capabilities', label: 'Capabilities', kind: 'checks' },
+          options: [...new Set(Object.values(CAPABILITIES).flat())],
+          hint: Object.entries(CAPABILITIES)
+            .map(([kind, names]) => `${kind}: ${names.join(', ')}`)
+            .join('; '),
+        },
+        {
+          ...{ name: 'onnxFile', label: 'ONNX file', isOptional: true },
+          hint: 'Such as model_quantized; the best one if empty.',
+        },
+      ],
+      body: ({ onnxFile, ...values }) => ({ ...values, ...(onnxFile !== '' && { onnxFile }) }),
+      done: 'The model is added. Its download and load are shown below.',
+    },
   ],
   rowActions: [
     {
@@ -56,6 +96,13 @@ const MODELS = {
       path: ({ id }) => `models/${part(id)}/enable`,
       isOffered: (row) => row.disabled !== null,
       ...{ question: 'The model takes requests again.', done: 'The model is enabled.' },
+    },
+    {
+      ...{ label: 'Remove', role: administrator, method: 'DELETE', isDangerous: true },
+      path: ({ id }) => `models/${part(id)}`,
+      isOffered: (row) => row.added !== null,
+      question: 'Requests for it are refused from now on; its files stay in the caches of workers.',
+      done: 'The model is removed.',
     },
   ],
 }

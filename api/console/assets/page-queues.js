@@ -54,15 +54,30 @@ const QUEUES = {
 const DEAD_LETTERS = {
   ...{ title: 'Dead letters', path: 'dead-letters', empty: 'No job has killed its workers.' },
   about:
-    'Jobs that were abandoned because they kept killing their workers. Their inputs are not kept, so the client has to send the request again.',
+    'Jobs that were abandoned because they kept killing their workers. Inputs are kept encrypted for a day, where the organization stores content. A retry costs nothing; its answer is discarded, because its client has received the error.',
   rowName: (row) => row.id,
   columns: [
     { label: 'Job', show: (row) => row.id },
     { label: 'Model', show: (row) => row.model },
     { label: 'Organization', show: (row) => row.organization_id },
     { label: 'Reason', show: (row) => row.reason.replaceAll('_', ' ') },
-    { label: 'Input', isNumber: true, show: (row) => bytes(row.input_bytes) },
+    {
+      ...{ label: 'Input', isNumber: true },
+      show: (row) => ({
+        text: bytes(row.input_bytes),
+        note: row.is_input_kept ? 'kept' : 'not kept',
+      }),
+    },
     { label: 'Enqueued', show: (row) => when(row.enqueued_at) },
+  ],
+  rowActions: [
+    {
+      ...{ label: 'Retry', role: operator, method: 'POST', isDangerous: true },
+      path: ({ id }) => `dead-letters/${part(id)}/retry`,
+      isOffered: (row) => row.is_input_kept,
+      question: 'The job runs once more. It may kill up to three workers again.',
+      done: 'The job runs. It leaves the list when it has ended well.',
+    },
   ],
   actions: [
     {

@@ -69,6 +69,7 @@ export async function openAdminApp(options: {
         prefixes: ['/admin'],
         plugin: adminPlugin({
           dependencies: { states: async () => [] },
+          onCatalogueChange: () => {},
           catalogue: parseCatalogue({
             models: [{ id: modelId, kind: 'completion', source: 'x' }],
           }),

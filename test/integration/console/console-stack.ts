@@ -44,6 +44,8 @@ export interface ConsoleStack {
   readonly app: FastifyInstance
   readonly services: Services
   readonly keyPrefix: string
+  /** The settings of the process. */
+  readonly env: Readonly<Record<string, string>>
   /** Calls the public API with the bootstrap key. */
   v1(method: string, path: string, body?: object, key?: string): Promise<Answer>
   /** Signs in as a new user with a role of the console, or with the admin token. */
@@ -60,12 +62,13 @@ export async function openConsole(
   const folder = await mkdtemp(join(tmpdir(), 'millrace-console-'))
   const database = await createDatabase()
   const keyPrefix = `test-${randomUUID().slice(0, 8)}`
-  const { config } = loadConfig({
+  const settings = {
     ...apiEnv(database.url, 1),
     ...{ MILLRACE_DATA_DIR: folder, MILLRACE_REDIS_PREFIX: keyPrefix },
     REDIS_URL: inject('redisUrl'),
     ...{ MILLRACE_ADMIN_TOKEN: TOKEN, ...env },
-  })
+  }
+  const { config } = loadConfig(settings)
   const log = createLogger({ level: 'silent' })
   const telemetry = await openApiTelemetry(config, '0.0.0', log)
   const services = await openServices(config, log, telemetry)
@@ -85,7 +88,7 @@ export async function openConsole(
     return clientOf(app, { cookies: browser.cookies, token: formSecretIn(page.body), userId })
   }
   const stack: ConsoleStack = {
-    ...{ app, services, keyPrefix },
+    ...{ app, services, keyPrefix, env: settings },
     async v1(method, path, body, key = API_KEY) {
       const answer = await app.inject({
         ...{ method: method as 'GET', url: `/v1${path}` },

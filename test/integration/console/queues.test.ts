@@ -4,6 +4,8 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import { deadLetters } from '#launcher/commands/dead-letters.ts'
+import { toyRequest } from '#test/support/queue.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { startToyWorker } from '#test/support/toy-worker.ts'
 
@@ -87,17 +89,57 @@ describe('a queue', () => {
 })
 
 describe('dead letters', () => {
-  it('are listed without their inputs, and cleared', async () => {
-    const { producer } = stack.services.submitter
-    const envelope = { version: 1, jobId: 'job_dead', epoch: 2, kind: 'completion', modelId: 'toy' }
+  const record = (jobId: string, prompt: string, isKept: boolean) => {
+    const input = {
+      ...toyRequest(prompt, 5).input,
+    }
+    const envelope = { version: 1, jobId, epoch: 2, kind: 'completion', modelId: 'toy', input }
     const times = { organizationId: 'org', replyTo: '', enqueuedAtMs: 1, deadlineAtMs: 2 }
-    const job = { ...envelope, ...times, input: { text: PROMPT } } as never
-    await producer.recordDeadJob(job, 'worker_crashed')
+    const job = { ...envelope, ...times } as never
+    return stack.services.submitter.deadLetters.record(job, 'worker_crashed', isKept)
+  }
+  const list = async () => (await operator.read('dead-letters')).rows
+
+  it('are run again from their encrypted inputs, by the console and the command line', async () => {
+    await record('job_console', PROMPT, true)
+    await record('job_command', PROMPT, true)
+    await record('job_empty', PROMPT, false)
+    const kept = await stack.services.redis.get(`${stack.keyPrefix}:dead-input:job_console`)
+    expect(kept).toBeTruthy()
+    expect(Buffer.from(String(kept), 'base64').toString('latin1')).not.toContain('prompt')
+    expect((await list()).map((row: { is_input_kept: boolean }) => row.is_input_kept)).toEqual([
+      ...[false, true, true],
+    ])
+    await operator.send('POST', 'dead-letters/job_console/retry')
+    const ids = async () => (await list()).map((row: { id: string }) => row.id)
+    await expect.poll(ids, { timeout: 20_000 }).toEqual(['job_empty', 'job_command'])
+    const missing = await operator.attempt('POST', 'dead-letters/job_empty/retry')
+    expect(missing).toMatchObject({ status: 409, code: 'input_not_kept' })
+    expect((await operator.attempt('POST', 'dead-letters/none/retry')).status).toBe(404)
+    await deadLetters(stack.env, { positionals: ['retry', 'job_command'], options: {} })
+    await expect(
+      deadLetters(stack.env, { positionals: ['retry', 'job_command'], options: {} }),
+    ).rejects.toThrow('No such dead letter')
+    expect(await ids()).toEqual(['job_empty'])
+    await operator.send('DELETE', 'dead-letters')
+  })
+
+  it('keep a record whose retry fails otherwise', async () => {
+    await record('job_bad', 'bad', true)
+    await operator.send('POST', 'dead-letters/job_bad/retry')
+    await expect.poll(async () => (await jobs()).length, { timeout: 10_000 }).toBe(0)
+    expect(await list()).toMatchObject([{ id: 'job_bad', is_input_kept: true }])
+    await operator.send('DELETE', 'dead-letters')
+  })
+
+  it('are listed without their inputs, and cleared', async () => {
+    await record('job_dead', PROMPT, true)
     const { rows } = await operator.read('dead-letters')
     expect(rows).toMatchObject([{ id: 'job_dead', model: 'toy', reason: 'worker_crashed' }])
     expect(JSON.stringify(rows)).not.toContain(PROMPT)
     await operator.send('DELETE', 'dead-letters')
-    expect((await operator.read('dead-letters')).rows).toEqual([])
+    expect(await list()).toEqual([])
+    expect(await stack.services.redis.keys(`${stack.keyPrefix}:dead-*`)).toEqual([])
   })
 })
 
@@ -115,6 +157,42 @@ describe('a model', () => {
       .toBe('model_disabled')
     await operator.send('POST', 'models/toy/enable')
     await expect.poll(async () => (await complete()).statusCode, { timeout: 10_000 }).toBe(200)
+  })
+})
+
+describe('an added model', () => {
+  const source = 'hub:someone/some-model'
+  const added = { id: 'added', kind: 'embedding', source, capabilities: ['embedding'] }
+  const find = async (id: string) =>
+    (await operator.read('models')).rows.find((row: { id: string }) => row.id === id)
+
+  it('is offered at once, also where other processes read it, until it is removed', async () => {
+    const administrator = await stack.signIn('administrator')
+    await administrator.send('POST', 'models', { ...added, onnxFile: 'model_q4' })
+    expect(await find('added')).toMatchObject({ source, added: { by: expect.any(String) } })
+    expect(await find('toy')).toMatchObject({ added: null })
+    expect((await stack.v1('GET', '/models/added')).id).toBe('added')
+    expect((await operator.read('queues')).rows).toHaveLength(2)
+    const refused = [
+      [{ ...added }, 409, 'model_exists'],
+      [{ ...added, id: 'toy' }, 409, 'model_exists'],
+      [{ ...added, id: 'x', capabilities: ['chat'] }, 400, 'capabilities'],
+      [{ ...added, id: 'x', source: '/etc' }, 400, 'source'],
+      [{ ...added, id: 'x', source: 'hub:nowhere' }, 400, 'source'],
+      [{ ...added, id: 'x', kind: 'training' }, 400, 'kind'],
+    ] as const
+    for (const [body, status, named] of refused) {
+      const answer = await administrator.attempt('POST', 'models', { body })
+      expect([body, answer.status]).toEqual([body, status])
+      expect(answer.text).toContain(named)
+    }
+    expect((await operator.attempt('POST', 'models', { body: added })).status).toBe(403)
+    const listed = await administrator.attempt('DELETE', 'models/toy')
+    expect(listed).toMatchObject({ status: 409, code: 'model_listed' })
+    await administrator.send('DELETE', 'models/added')
+    expect(await find('added')).toBeUndefined()
+    expect((await stack.v1('GET', '/models/added')).error).toBeTruthy()
+    expect((await administrator.attempt('DELETE', 'models/added')).status).toBe(404)
   })
 })
 

@@ -1,9 +1,13 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
+import { Redis } from 'ioredis'
 import { expect, inject } from 'vitest'
 
+import type { AddedModel } from '#shared/live-catalogue.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 import { runWorker } from '#workers/server/main.ts'
@@ -52,4 +56,46 @@ it('serves what is here while the hub keeps a model back, and stops without wait
   await worker.stop()
   // One that waited would have timed out and requested it again.
   expect(asked).toBe(1)
+}, 120_000)
+
+it('fetches, loads and serves a model that is added while it runs, and ends that', async ({
+  folder,
+  onTestFinished,
+}) => {
+  const shipped = join(import.meta.dirname, '../../../models/tiny-embed')
+  const names = readdirSync(shipped, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name))
+  const files = names.map((path) => [path.slice(shipped.length + 1), readFileSync(path)] as const)
+  const hub = await startHub(Object.fromEntries(files))
+  const catalogue = join(folder, 'models.json')
+  await writeFile(catalogue, JSON.stringify({ models: [] }))
+  const prefix = freshPrefix()
+  const worker = await runWorker({
+    REDIS_URL: inject('redisUrl'),
+    MILLRACE_REDIS_PREFIX: prefix,
+    MILLRACE_CATALOGUE: catalogue,
+    MILLRACE_DATA_DIR: folder,
+    MILLRACE_WORKER_METRICS_PORT: '0',
+    HF_ENDPOINT: hub.endpoint,
+    LOG_LEVEL: 'panic',
+    MILLRACE_INTRA_OP_THREADS: '1',
+  })
+  const redis = new Redis(inject('redisUrl'))
+  onTestFinished(async () => {
+    redis.disconnect()
+    await worker.stop()
+    await hub.close()
+  })
+  const keys = queueKeys(prefix)
+  const served = async () => (await listWorkers(redis, keys))[0]?.queues
+  expect(await served()).toEqual([])
+  const entry = { id: 'added', kind: 'embedding', source: 'hub:someone/some-model' }
+  const added: AddedModel = { entry, by: 'a test', at: new Date().toISOString() }
+  await redis.hset(keys.addedModels, { added: JSON.stringify(added), broken: '{' })
+  await expect
+    .poll(served, { timeout: 60_000 })
+    .toMatchObject([{ modelId: 'added', isReady: true, bytes: expect.any(Number) }])
+  await redis.del(keys.addedModels)
+  await expect.poll(served, { timeout: 20_000 }).toEqual([])
 }, 120_000)
