@@ -1,5 +1,6 @@
 import type { Browser } from '#api/auth/external/browser-binding.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
+import type { Parts } from '#api/auth/users/parts.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The caller of a request: a signed-in user, or an administrator by role. */
@@ -7,6 +8,8 @@ export type Caller =
   | {
       readonly kind: 'user'
       readonly user: UserRow
+      /** As they were when the request was authenticated. */
+      readonly parts: Parts
       /** Absent for access tokens that were made outside of a session. */
       readonly session: SessionRow | undefined
       readonly claims: AccessTokenClaims

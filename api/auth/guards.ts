@@ -1,11 +1,15 @@
 import type { FastifyRequest } from 'fastify'
 
 import { findBindingSecret } from '#api/auth/external/browser-binding.ts'
-import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
+<<<<<<< HEAD
 import { findSession } from '#api/auth/sessions/sessions.ts'
 import { findUserById, isBanned } from '#api/auth/users/user-store.ts'
+=======
+import { findAuthenticatedUser } from '#api/auth/sessions/authenticate.ts'
+import { isBanned } from '#api/auth/users/users.ts'
+>>>>>>> wip/auth
 import { networkOf, plainAddress } from '#api/http/request.ts'
 import { ServiceError } from '#shared/errors.ts'
 
@@ -71,10 +75,11 @@ export async function isAdmin(
 async function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Promise<Caller> {
   if (!hasAdminRole(services, claims.role)) throw authFailure('not_admin')
   if (isOfSession(claims)) {
-    const { user, session } = await admitUser(services, claims)
+    const { user, session, parts } = await admitUser(services, claims)
     if (isBanned(user, services.store.now())) throw authFailure('user_banned')
     if (!hasAdminRole(services, user.role)) throw authFailure('not_admin')
-    if (session?.aal !== 'aal2' && (await hasVerifiedFactor(services.store, user.id))) {
+    const hasFactor = parts.factors.some(({ status }) => status === 'verified')
+    if (session?.aal !== 'aal2' && hasFactor) {
       const message = 'AAL2 session is required to administer when MFA is enabled.'
       throw authFailure('insufficient_aal', { message })
     }
@@ -95,20 +100,18 @@ async function admitUser(
   services: AuthServices,
   claims: AccessTokenClaims,
 ): Promise<Extract<Caller, { kind: 'user' }>> {
-  const { sub = '', session_id: sessionId = '' } = claims
+  const { sub = '', session_id: namedSession = '' } = claims
   if (sub === '') throw authFailure('bad_jwt', { message: 'invalid claim: missing sub claim' })
   if (!UUID.test(sub)) {
     const message = 'invalid claim: sub claim must be a UUID'
     throw authFailure('bad_jwt', { message, kind: 'invalidRequest' })
   }
-  const user = await findUserById(services.store, sub)
-  if (user === undefined) throw authFailure('user_not_found')
-  if (!isOfSession(claims)) {
-    return { kind: 'user', user, session: undefined, claims }
-  }
-  const session = UUID.test(sessionId) ? await findSession(services.store, sessionId) : undefined
-  if (session === undefined || session.userId !== user.id) throw authFailure('session_not_found')
-  return { kind: 'user', user, session, claims }
+  const hasSession = isOfSession(claims)
+  const sessionId = hasSession && UUID.test(namedSession) ? namedSession : undefined
+  const found = await findAuthenticatedUser(services.store, { userId: sub, sessionId })
+  if (found === undefined) throw authFailure('user_not_found')
+  if (hasSession && found.session === undefined) throw authFailure('session_not_found')
+  return { kind: 'user', ...found, claims }
 }
 
 /** Builds the request context of a flow from an HTTP request. */

@@ -71,11 +71,11 @@ const PUBLIC: readonly Route[] = [
 
 // biome-ignore format: one row, one line: this table is what a security review reads.
 const USER: readonly Route[] = [
-  route({ method: 'GET', path: '/user', operation: 'auth.user', guard: 'user', flow: ({ services, request }) => user(services, request) }),
+  route({ method: 'GET', path: '/user', operation: 'auth.user', guard: 'user', flow: ({ request }) => user(request) }),
   route({ method: 'PUT', path: '/user', operation: 'auth.updateUser', guard: 'user', limit: 'otp', body: schema.UserUpdateBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => updateOwnUser(services, request, body) }),
   route({ method: 'GET', path: '/reauthenticate', operation: 'auth.reauthenticate', guard: 'user', flow: ({ services, request }) => reauthenticate(services, request) }),
   route({ method: 'POST', path: '/logout', operation: 'auth.logout', guard: 'user', query: schema.LogoutQuery, flow: ({ services, request, query }) => logout(services, request, query) }),
-  route({ method: 'GET', path: '/user/identities', operation: 'auth.identities', guard: 'user', flow: ({ services, request }) => identities(services, request) }),
+  route({ method: 'GET', path: '/user/identities', operation: 'auth.identities', guard: 'user', flow: ({ request }) => identities(request) }),
   route({ method: 'GET', path: '/user/identities/authorize', operation: 'auth.linkIdentity', guard: 'user', query: schema.AuthorizeQuery, flow: ({ services, request, query }) => authorizeLinking(services, request, query) }),
   route({ method: 'DELETE', path: '/user/identities/:identity_id', operation: 'auth.unlinkIdentity', guard: 'user', params: schema.IdentityParams, flow: ({ services, request, params }) => unlinkIdentity(services, request, params) }),
   route({ method: 'POST', path: '/factors', operation: 'auth.enrollFactor', guard: 'user', body: schema.FactorBody, flow: ({ services, request, body }) => enrollFactor(services, request, body) }),

@@ -8,7 +8,7 @@ import { readVersion } from '#shared/version.ts'
 import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices } from './services.ts'
-import { startBackground, startBatches, surfacesOf } from './surfaces.ts'
+import { loadSurfaces } from './surfaces.ts'
 import { openUserServer } from './user-server.ts'
 
 // The drain starts a second and a half after the signal, once clients have been notified.
@@ -32,6 +32,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
   const services = await openServices(config, log, telemetry)
   const users = await openUserServer(services, version, telemetry)
   const stopMetrics = await serveMetrics(telemetry, services, users)
+  const { surfaces, start } = await loadSurfaces(services, users, version)
   let isDraining = false
   const app = await buildApp({
     server: config.server,
@@ -40,15 +41,14 @@ export async function runApi(env: Env): Promise<RunningApi> {
     log,
     observer: telemetry.http,
     health: { dependencies: services.dependencies, isDraining: () => isDraining },
-    surfaces: surfacesOf(services, users, version),
+    surfaces,
     corsAllowedHeaders: config.auth.site.corsAllowedHeaders,
     watchers: [services.incidentWatch],
   })
   // Logs the services that do not work from the start.
   void services.dependencies.states()
   const stopMaintenance = startMaintenance(services)
-  const batchDriver = startBatches(services)
-  startBackground(services, app)
+  const work = start(app)
   const { host, port } = config.server
   const url = await app.listen({ host, port }).catch((cause: Error) => {
     const settings = 'AUTH_API_HOST and AUTH_API_PORT'
@@ -63,11 +63,9 @@ export async function runApi(env: Env): Promise<RunningApi> {
     // Ends open requests with a 503 before they would be cut off.
     const lastCall = setTimeout(() => services.submitter.failPending(), drainMs + LAST_CALL_MS)
     // Released leases are adopted by other processes.
-    await Promise.all([
-      batchDriver.stop(),
-      services.background.stop(),
-      drain(app, drainMs, log),
-    ]).finally(() => clearTimeout(lastCall))
+    await Promise.all([work.stop(), services.background.stop(), drain(app, drainMs, log)]).finally(
+      () => clearTimeout(lastCall),
+    )
     await users.close()
     await Promise.all([stopMetrics(), services.close()])
     await telemetry.close()

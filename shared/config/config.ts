@@ -16,7 +16,13 @@ import {
   readTuningConfig,
   type TuningConfig,
 } from './limits.ts'
-import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
+import {
+  readLogConfig,
+  readServerConfig,
+  readSurfaces,
+  type ServerConfig,
+  type SurfaceName,
+} from './server.ts'
 import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
 
 /** The configuration of a worker: it has no HTTP listener, no database and no users. */
@@ -30,6 +36,8 @@ export interface WorkerTierConfig {
 /** Everything that can be set, nested by subject and frozen. */
 export interface Config extends WorkerTierConfig {
   readonly server: ServerConfig
+  /** What the process serves; the code of other surfaces is not loaded. */
+  readonly surfaces: readonly SurfaceName[]
   readonly database: DatabaseConfig
   readonly auth: AuthConfig
   readonly content: ContentConfig
@@ -106,6 +114,7 @@ export function describeConfig(env: Env): readonly string[] {
 function readAll(reader: EnvReader): Config {
   return {
     server: readServerConfig(reader),
+    surfaces: readSurfaces(reader),
     database: readDatabaseConfig(reader),
     auth: readAuthConfig(reader),
     content: readContentConfig(reader),

@@ -3,6 +3,10 @@ import { isIP, isIPv4 } from 'node:net'
 import type { LoggerOptions } from '../logger.ts'
 import type { EnvReader } from './env-reader.ts'
 
+/** What an API process can serve. */
+const SURFACES = ['inference', 'users', 'console', 'playground'] as const
+export type SurfaceName = (typeof SURFACES)[number]
+
 /** How the API process listens and drains. */
 export interface ServerConfig {
   readonly host: string
@@ -59,6 +63,20 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       fallback: 5,
     }),
   }
+}
+
+/** Reads which surfaces the process serves. */
+export function readSurfaces(env: EnvReader): readonly SurfaceName[] {
+  const names = env.list('MILLRACE_SURFACES', {
+    about: `what the process serves, of ${SURFACES.join(', ')}; others are not loaded`,
+    fallback: SURFACES,
+  })
+  const wrong = names.find((name) => !SURFACES.some((surface) => surface === name))
+  if (wrong !== undefined || names.length === 0) {
+    const found = wrong === undefined ? 'nothing' : `"${wrong}"`
+    env.problem(`MILLRACE_SURFACES may name ${SURFACES.join(', ')}, not ${found}`)
+  }
+  return SURFACES.filter((surface) => names.includes(surface))
 }
 
 // Shorter tokens can be guessed.

@@ -14,9 +14,8 @@ import { presentIdentity } from './present-user.ts'
 import { findUserByContact, lockUser, type UserChanges, updateUser } from './user-store.ts'
 
 /** The identities of the user. */
-export async function identities(services: AuthServices, request: UserRequest): Promise<Answer> {
-  const rows = await listIdentities(services.store, request.caller.user.id)
-  return json({ identities: rows.map(presentIdentity) })
+export async function identities(request: UserRequest): Promise<Answer> {
+  return json({ identities: request.caller.parts.identities.map(presentIdentity) })
 }
 
 /** Takes an identity off the account, unless it is the last. */

@@ -199,11 +199,11 @@ async function changePhone(
 }
 
 /** The user of the access token. */
-export async function user(services: AuthServices, request: UserRequest): Promise<Answer> {
-  const { claims, user: row } = request.caller
+export async function user(request: UserRequest): Promise<Answer> {
+  const { claims, user: row, parts } = request.caller
   const audiences = [claims.aud ?? []].flat().filter((audience) => audience !== '')
   // Access tokens without an audience are for any.
   const isMeant = audiences.length === 0 || audiences.includes(request.audience)
   if (!isMeant) throw authFailure('unexpected_audience')
-  return json(presentUser(await loadParts(services.store, row)))
+  return json(presentUser({ user: row, ...parts }))
 }

@@ -1,6 +1,6 @@
 import { createPublicKey, generateKeyPairSync } from 'node:crypto'
 
-import { exportJWK, generateKeyPair, jwtVerify, SignJWT, UnsecuredJWT } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair, jwtVerify, SignJWT, UnsecuredJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createAccessTokens } from '#api/auth/sessions/access-token.ts'
@@ -9,6 +9,7 @@ import { systemClock } from '#shared/clock.ts'
 
 import { createUser, signedInUser, signIn } from './support/people.ts'
 import { readConfig, signToken, startServer, type TestServer } from './support/server.ts'
+import { watchStatements } from './support/statements.ts'
 
 const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] as const
 
@@ -117,6 +118,27 @@ describe('an access token', () => {
     expect(await status({ role: 'authenticated' })).toBe(403)
     expect(await status({ role: ['service_role'] })).toBe(403)
     expect(await status({})).toBe(403)
+  })
+
+  it('costs one statement, which reads user, session, identities and factors', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const factor = { factor_type: 'totp', friendly_name: 'phone' }
+    await server.call({ method: 'POST', path: '/factors', body: factor, bearer })
+    const statements: string[] = []
+    watchStatements(server.database, (text) => statements.push(text))
+    const answer = await server.call({ path: '/user', bearer })
+    expect(statements).toHaveLength(1)
+    expect(answer.body).toMatchObject({
+      ...{ id: user.id, identities: user.identities },
+      factors: [{ friendly_name: 'phone', status: 'unverified' }],
+    })
+    const foreign = await signedInUser(server)
+    const claims = { sub: user.id, session_id: decodeJwt(foreign.access_token).session_id }
+    const stolen = await server.call({
+      path: '/user',
+      bearer: await signToken(server.services.config, claims),
+    })
+    expect(stolen.body).toMatchObject({ code: 403, error_code: 'session_not_found' })
   })
 
   it('must be for the audience that the request names', async () => {

@@ -1,8 +1,8 @@
-import type { PoolClient } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createUser, newEmail, PASSWORD } from './support/people.ts'
 import { type CallResult, startServer, type TestServer } from './support/server.ts'
+import { watchStatements } from './support/statements.ts'
 
 let server: TestServer
 let messages = 0
@@ -10,27 +10,12 @@ let hashes = 0
 
 beforeAll(async () => {
   server = await startServer({ env: { AUTH_SMTP_MAX_FREQUENCY: '0s' } })
-  watchMessages(server)
+  watchStatements(server.database, (text) => {
+    if (/^insert into "outbox_messages"/.test(text)) messages += 1
+  })
   watchHashes(server)
 })
 afterAll(() => server.close())
-
-const WRITE = /^insert into "outbox_messages"/
-
-function watchMessages({ database }: TestServer): void {
-  const watched = new WeakSet<PoolClient>()
-  database.pool.on('acquire', (client) => {
-    if (watched.has(client)) return
-    watched.add(client)
-    const query = client.query.bind(client) as (...inputs: unknown[]) => unknown
-    client.query = ((...inputs: unknown[]) => {
-      const [first] = inputs
-      const text = typeof first === 'string' ? first : (first as { text: string }).text
-      if (WRITE.test(text)) messages += 1
-      return query(...inputs)
-    }) as typeof client.query
-  })
-}
 
 function watchHashes({ services }: TestServer): void {
   const { passwords } = services

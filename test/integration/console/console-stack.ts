@@ -8,7 +8,7 @@ import { inject } from 'vitest'
 
 import { buildApp } from '#api/server/app.ts'
 import { openServices, type Services } from '#api/server/services.ts'
-import { startBackground, surfacesOf } from '#api/server/surfaces.ts'
+import { loadSurfaces } from '#api/server/surfaces.ts'
 import { openUserServer } from '#api/server/user-server.ts'
 import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { loadConfig } from '#shared/config/config.ts'
@@ -73,13 +73,14 @@ export async function openConsole(
   const telemetry = await openApiTelemetry(config, '0.0.0', log)
   const services = await openServices(config, log, telemetry)
   const users = await openUserServer(services, '0.0.0', telemetry)
+  const { surfaces, start } = await loadSurfaces(services, users, '0.0.0')
   const app = await buildApp({
     ...{ server: config.server, version: '0.0.0', publicUrl: 'http://localhost', log },
     health: { dependencies: services.dependencies, isDraining: () => false },
-    surfaces: surfacesOf(services, users, '0.0.0'),
+    surfaces,
     watchers: [services.incidentWatch],
   })
-  startBackground(services, app)
+  const work = start(app)
   const signInWith = async (fields: Readonly<Record<string, string>>, userId?: string) => {
     const browser = crudeBrowser(app)
     const answer = await browser.submit(fields)
@@ -114,7 +115,7 @@ export async function openConsole(
       return signInWith({ email, password: PASSWORD }, userId)
     },
     async close() {
-      await services.background.stop()
+      await Promise.all([work.stop(), services.background.stop()])
       await app.close()
       await users.close()
       await services.close()

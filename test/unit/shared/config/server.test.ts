@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { EnvReader } from '#shared/config/env-reader.ts'
-import { readServerConfig } from '#shared/config/server.ts'
+import { readServerConfig, readSurfaces } from '#shared/config/server.ts'
 
 describe('the admin token', () => {
   it.each([
@@ -18,5 +18,25 @@ describe('the admin token', () => {
     expect(env.problems).toEqual(problems)
     // A refused value is a secret all the same.
     if (token) expect(env.problems.join()).not.toContain(token)
+  })
+})
+
+describe('MILLRACE_SURFACES', () => {
+  const read = (value: string) => {
+    const env = new EnvReader({ MILLRACE_SURFACES: value })
+    return { surfaces: readSurfaces(env), problems: env.problems }
+  }
+
+  it('names what is served, all of it by default', () => {
+    const all = ['inference', 'users', 'console', 'playground']
+    expect(read('').surfaces).toEqual(all)
+    expect(read(' playground, users').surfaces).toEqual(['users', 'playground'])
+  })
+
+  it.each([
+    ['users,mail', /MILLRACE_SURFACES may name inference, .*, not "mail"/],
+    [',', /not nothing/],
+  ])('refuses %j', (value, problem) => {
+    expect(read(value).problems).toEqual([expect.stringMatching(problem)])
   })
 })

@@ -1,0 +1,212 @@
+import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
+
+import { activitiesPlugin } from '#api/activities/routes.ts'
+import { BatchDriver } from '#api/batches/driver.ts'
+import { batchesPlugin } from '#api/batches/routes.ts'
+import { type FileChange, filesPlugin } from '#api/files/routes.ts'
+import { fineTuningPlugin } from '#api/fine-tuning/routes.ts'
+import { createBatchExecutor } from '#api/inference/batchable.ts'
+import { createExampleReader } from '#api/inference/chat/training-example.ts'
+import { inferencePlugin } from '#api/inference/plugin.ts'
+import { createImageIntake } from '#api/inference/request-images.ts'
+import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
+import { ITEM } from '#api/inference/responses/responses-input.ts'
+import { rootDialects } from '#api/inference/root-dialects.ts'
+import { respondAsync } from '#api/jobs/respond-async.ts'
+import { jobsPlugin } from '#api/jobs/routes.ts'
+import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
+import {
+  checkQuota,
+  createLimiter,
+  type Limiter,
+  type LimiterServices,
+} from '#api/limits/limiter.ts'
+import { mediaPlugin } from '#api/media/routes.ts'
+import { organizationsPlugin } from '#api/organizations/routes.ts'
+import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
+import { usagePlugin } from '#api/usage/routes.ts'
+import type { NoteEvent } from '#api/v1/events.ts'
+import { createIdempotencyGate } from '#api/v1/idempotency.ts'
+import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
+import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
+import { callerOf } from '#api/v1/request-context.ts'
+import { eventIdOf } from '#api/webhooks/event-types.ts'
+import { webhooksPlugin } from '#api/webhooks/routes.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+import { createUrlSigner } from '#shared/storage/signed-url.ts'
+
+import type { Surface } from './app.ts'
+import { invitationMailerOf } from './invitations.ts'
+import { announce, noteDisabledEndpoint, noteEvents } from './recorded-events.ts'
+import type { Services } from './services.ts'
+import type { UserServer } from './user-server.ts'
+
+/** `/v1`, and the routes of other dialects at the root. */
+export function inferenceSurfaces(
+  services: Services,
+  users: UserServer,
+  version: string,
+): readonly Surface[] {
+  const { redis, queueKeys, config } = services
+  const signer = createUrlSigner(config.server.urlSigningSecret)
+  const note = noteEvents(services)
+  const { organizations, invitations } = users
+  const shared = {
+    ...services,
+    verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
+    unknownFields: config.inference.unknownParameters,
+    guesses: users.services.guesses,
+    // Before the limits: a replayed answer costs nothing.
+    gates: [idempotencyOf(services), limiterOf(services)],
+    respondAsync: respondAsync({ ...services.background, clock: services.clock }),
+    storedRequests: services.background.storedRequests,
+  }
+  const inferenceServices = {
+    ...services,
+    images: createImageIntake(config.inference.images),
+    workers: () => listWorkers(redis, queueKeys),
+    workersSeen: () => services.submitter.ledger.workers,
+    jobsInFlight: () => services.submitter.ledger.size,
+    ...{ signer, note },
+    tunedModels: services.background.tunedModels,
+    stored: { ...services.background, isDefault: config.content.storesResponses },
+    config: {
+      deadlineSeconds: config.inference.deadlineSeconds,
+      anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+      dialectsOff: config.inference.dialectsOff,
+    },
+    publicUrl: config.auth.site.externalUrl,
+  }
+  const v1 = v1Plugin(shared, [
+    inferencePlugin(inferenceServices),
+    filesPlugin({
+      ...services,
+      storageBytesMax: config.content.storageBytesMax,
+      onChange: (change) => recordFileChange(services, note, change),
+    }),
+    activitiesPlugin(services),
+    usagePlugin(services),
+    organizationsPlugin({
+      ...{ organizations, invitations, note, clock: services.clock },
+      mailer: invitationMailerOf(users.services),
+    }),
+    mediaPlugin({ ...services, signer }),
+    jobsPlugin(services.background),
+    webhooksPlugin({
+      ...{ ...services.background, clock: services.clock },
+      ...config.content.webhooks,
+      wake: () => services.background.wakeSender(),
+    }),
+    conversationsPlugin({
+      ...{ ...services.background, clock: services.clock },
+      form: { schema: ITEM, withIds: itemsWithIds },
+    }),
+    tuningOf(services),
+    batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
+  ])
+  const root = v1Plugin(shared, [rootDialects(inferenceServices, version)], {
+    answersUnknownPaths: false,
+  })
+  return [
+    { prefixes: ['/v1'], plugin: v1 },
+    { prefixes: ['/'], plugin: root },
+  ]
+}
+
+function tuningOf(services: Services): FastifyPluginAsync {
+  return fineTuningPlugin({
+    ...{ ...services, ...services.background, limits: services.config.tuning },
+    models: services.background.tunedModels,
+    readExample: createExampleReader(),
+  })
+}
+
+/** Starts the batch driver; every process that serves inference runs one. */
+function startBatches(services: Services): BatchDriver {
+  const { deadlineSeconds } = services.config.inference
+  return new BatchDriver({
+    ...services,
+    announce: (batch, end) =>
+      services.background.announce([
+        {
+          ...{ organizationId: batch.organization_id, type: `batch.${end}` },
+          id: eventIdOf(
+            (batch.finalizing_at ?? batch.cancelling_at ?? batch.created_at).getTime(),
+            `${batch.id} ${end}`,
+          ),
+          data: { id: batch.id },
+        },
+      ]),
+    lines: services.batchLines,
+    execute: createBatchExecutor({
+      ...services,
+      tunedModels: services.background.tunedModels,
+      images: createImageIntake(services.config.inference.images),
+      config: { deadlineSeconds },
+      unknownFields: services.config.inference.unknownParameters,
+      noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+      checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
+    }),
+  })
+}
+
+/** Starts to run batches and background jobs through the routes of the application. */
+export function startInference(services: Services, app: FastifyInstance): BatchDriver {
+  services.background.start(app, {
+    noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+    onDisabled: (endpoint) => noteDisabledEndpoint(services, endpoint),
+  })
+  return startBatches(services)
+}
+
+function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
+  const { redis, config, clock, log } = services
+  if (config.limits.monthlyTokens === 0) return
+  const month = monthOf(clock.now())
+  const subject = { organizationId, credentialId: 'batches', month }
+  addToMonth({ redis, prefix: config.infra.redisPrefix }, subject, tokens).catch((error: unknown) =>
+    log.debug({ operation: 'limits.settle', err: error }, 'not counted'),
+  )
+}
+
+function idempotencyOf(services: Services): Gate {
+  const { config, redis, cipher } = services
+  return createIdempotencyGate({
+    ...services,
+    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix, cipher),
+    deadlineSeconds: config.inference.deadlineSeconds,
+  })
+}
+
+function limiterOf(services: Services): Limiter {
+  return createLimiter(limiterServicesOf(services))
+}
+
+function limiterServicesOf(services: Services): LimiterServices {
+  const { config, usage } = services
+  return {
+    ...services,
+    prefix: config.infra.redisPrefix,
+    limits: config.limits,
+    tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
+  }
+}
+
+/** Records stored and deleted files as activities of the organization, and announces them. */
+function recordFileChange(
+  services: Services,
+  note: NoteEvent,
+  { type, file, request }: FileChange,
+): void {
+  const { id, purpose, bytes } = file
+  const { organizationId } = callerOf(request)
+  const eventId = eventIdOf(services.clock.now(), `${id} ${type}`)
+  announce(services, {
+    ...{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } },
+  })
+  note(request, {
+    type: type === 'stored' ? 'Create' : 'Delete',
+    event: `file.${type}`,
+    object: { type: 'Document', id: `file:${id}`, purpose, bytes },
+  })
+}
