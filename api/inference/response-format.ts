@@ -7,6 +7,7 @@ import { parseRecord } from '#shared/json.ts'
 import { checkedSchema } from './chat/chat-tools.ts'
 import { invalidValue, missingParameter, optionalString } from './field-schemas.ts'
 import { checkJsonText, SCHEMA_LIMITS, type SchemaBudget } from './input-limits.ts'
+import { parseStructuralTag } from './structural-tag.ts'
 
 const GRAMMAR_LENGTH_MAX = 65_536
 
@@ -41,7 +42,7 @@ const RESPONSE_FORMAT = {
       type: 'string',
       enum: ['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'],
       description:
-        '`json` and `regex` are those of Text Generation Inference; `structural_tag` is refused.',
+        '`json` and `regex` are those of Text Generation Inference, `structural_tag` is that of vLLM and xgrammar.',
     },
     json_schema: {
       type: 'object',
@@ -63,9 +64,9 @@ const RESPONSE_FORMAT = {
       type: ['object', 'string', 'null'],
       description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
     },
-    structures: { type: 'array' },
-    triggers: { type: 'array' },
-    format: { type: 'object' },
+    structures: { type: 'array', description: 'With `structural_tag`: `begin`, `schema`, `end`.' },
+    triggers: { type: 'array', items: { type: 'string' } },
+    format: { type: 'object', description: 'With `structural_tag`: its format.' },
   },
   additionalProperties: false,
   description:
@@ -97,7 +98,7 @@ const GRAMMAR = {
 }
 const STRUCTURAL_TAG = {
   type: ['object', 'string', 'null'],
-  description: 'Refused: offer `tools`, or write a `grammar`.',
+  description: 'A structural tag: an object, or its JSON text.',
 }
 
 /** The request fields that say what the text of an answer must be. */
@@ -142,12 +143,15 @@ export function responseFormatOf(
     ...structuredForms(body.structured_outputs ?? {}, 'structured_outputs.', budget),
     ...structuredForms(guidedForms(body), 'guided_', budget),
     // As llama.cpp has them.
-    ...structuredForms({ grammar: body.grammar ?? null }, '', budget),
+    ...structuredForms(
+      { grammar: body.grammar ?? null, structural_tag: body.structural_tag ?? null },
+      '',
+      budget,
+    ),
     ...(isGiven(body.json_schema)
       ? [{ param: 'json_schema', format: jsonForm(body.json_schema, 'json_schema', budget) }]
       : []),
   ]
-  if (isGiven(body.structural_tag)) throw noStructuralTag('structural_tag')
   const format = openAiFormat(body.response_format ?? { type: 'text' }, { budget, messages })
   if (format.type !== 'text') found.push({ param: 'response_format', format })
   const [first, second] = found
@@ -178,8 +182,7 @@ function structuredForms(
   prefix: string,
   budget: SchemaBudget,
 ): FoundForm[] {
-  const { json, regex, choice, grammar } = forms
-  if (isGiven(forms.structural_tag)) throw noStructuralTag(`${prefix}structural_tag`)
+  const { json, regex, choice, grammar, structural_tag: tag } = forms
   const found: FoundForm[] = []
   const add = (name: string, make: (param: string) => ResponseFormat) => {
     const param = `${prefix}${name}`
@@ -195,14 +198,25 @@ function structuredForms(
     })
   }
   if (isGiven(grammar)) add('grammar', (path) => ({ type: 'grammar', grammar, path }))
+  if (isGiven(tag)) add('structural_tag', (path) => tagForm(objectOf(tag, path), path, budget))
   return found
 }
 
 function jsonForm(value: object | string, path: string, budget: SchemaBudget): ResponseFormat {
-  if (typeof value === 'string') checkJsonText(value, path)
-  const schema = typeof value === 'string' ? parseRecord(value) : value
-  if (schema === undefined) throw invalidValue(path, 'it is not the JSON text of a schema.')
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
+  return { type: 'jsonSchema', schema: budget.chargeLenient(objectOf(value, path), path), path }
+}
+
+function tagForm(tag: object, path: string, budget: SchemaBudget): ResponseFormat {
+  return { type: 'structuralTag', format: parseStructuralTag({ ...tag }, path, budget), path }
+}
+
+/** An object, which may be given as its JSON text. */
+function objectOf(value: object | string, path: string): object {
+  if (typeof value !== 'string') return value
+  checkJsonText(value, path)
+  const parsed = parseRecord(value)
+  if (parsed === undefined) throw invalidValue(path, 'it is not the JSON text of an object.')
+  return parsed
 }
 
 function openAiFormat(
@@ -215,7 +229,7 @@ function openAiFormat(
     case 'text':
       return { type: 'text' }
     case 'structural_tag':
-      throw noStructuralTag('response_format.type')
+      return tagForm(format, 'response_format', budget)
     case 'regex': {
       const path = 'response_format.value'
       if (typeof format.value === 'string') return { type: 'regex', pattern: format.value, path }
@@ -291,13 +305,6 @@ function namedSchema(value: object | string): object | string {
   const { name, schema } = value as { readonly name?: unknown; readonly schema?: unknown }
   const isNamed = typeof name === 'string' && typeof schema === 'object' && schema !== null
   return isNamed ? schema : value
-}
-
-function noStructuralTag(param: string): Error {
-  return failure.invalidRequest(
-    `Unsupported parameter: '${param}' is not supported. Offer 'tools' with 'strict', or describe the whole answer with 'structured_outputs.grammar'.`,
-    { param, code: 'unsupported_parameter' },
-  )
 }
 
 function isGiven<Value>(value: Value | null | undefined): value is Value {
