@@ -67,7 +67,7 @@ export function refuse(
   return reply.code(answer.status).headers(answer.headers).send(answer.body)
 }
 
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'QUERY']
 
 /** 405 for the methods that a path of the table does not have. */
 function otherMethods(routes: readonly Route[]): RouteOptions[] {

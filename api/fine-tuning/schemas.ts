@@ -210,6 +210,17 @@ function listOf(items: object): object {
   }
 }
 
+/** A list, or a stream with `stream=true`. */
+function listOrStream(items: object): object {
+  return {
+    description: 'A list, or events as they happen where `stream` is true.',
+    content: {
+      'application/json': { schema: listOf(items) },
+      'text/event-stream': { schema: { description: 'Lines `data: {…}`, one event each.' } },
+    },
+  }
+}
+
 interface Operation {
   readonly operationId: string
   readonly summary: string
@@ -242,7 +253,7 @@ export const CANCEL = onJob('cancelFineTuningJob', 'Cancel a fine-tuning job')
 export const PAUSE = onJob('pauseFineTuningJob', 'Pause a fine-tuning job')
 export const RESUME = onJob('resumeFineTuningJob', 'Resume a paused fine-tuning job')
 export const EVENTS = {
-  ...onJob('listFineTuningEvents', 'List or follow the events of a job', listOf(EVENT)),
+  ...onJob('listFineTuningEvents', 'List or follow the events of a job', listOrStream(EVENT)),
   querystring: EVENTS_QUERY,
 }
 export const CHECKPOINTS = {
@@ -265,7 +276,7 @@ export const LIST_FINE_TUNES = operation({
 export const RETRIEVE_FINE_TUNE = onFineTune('retrieveFineTune', 'Show a fine-tuning job')
 export const CANCEL_FINE_TUNE = onFineTune('cancelFineTune', 'Cancel a fine-tuning job')
 export const FINE_TUNE_EVENTS = {
-  ...onFineTune('listFineTuneEvents', 'List or follow its events', listOf(FINE_TUNE_EVENT)),
+  ...onFineTune('listFineTuneEvents', 'List or follow its events', listOrStream(FINE_TUNE_EVENT)),
   querystring: FINE_TUNE_EVENTS_QUERY,
 }
 

@@ -14,12 +14,12 @@ import {
   optionalString,
 } from './field-schemas.ts'
 import { checkJsonText, SCHEMA_LIMITS, type SchemaBudget } from './input-limits.ts'
+import { parseStructuralTag } from './structural-tag.ts'
 
 const GRAMMAR_LENGTH_MAX = 65_536
 
 const CLOSED = { additionalProperties: false }
 const OBJECT = ofType(['object'])
-const LIST = ofType(['array'])
 
 const JSON_SCHEMA = Type.Object(
   {
@@ -35,7 +35,7 @@ const RESPONSE_FORMAT = Type.Object(
   {
     type: choice(['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'], {
       description:
-        '`json` and `regex` are those of Text Generation Inference; `structural_tag` is refused.',
+        '`json` and `regex` are those of Text Generation Inference, `structural_tag` is that of vLLM and xgrammar.',
     }),
     json_schema: Type.Optional(JSON_SCHEMA),
     schema: optionalObject({
@@ -47,9 +47,11 @@ const RESPONSE_FORMAT = Type.Object(
         description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
       }),
     ),
-    structures: Type.Optional(LIST),
-    triggers: Type.Optional(LIST),
-    format: Type.Optional(OBJECT),
+    structures: Type.Optional(
+      ofType(['array'], { description: 'With `structural_tag`: `begin`, `schema`, `end`.' }),
+    ),
+    triggers: Type.Optional(Type.Array(Type.String())),
+    format: Type.Optional(ofType(['object'], { description: 'With `structural_tag`: its format.' })),
   },
   {
     ...CLOSED,
@@ -85,7 +87,7 @@ const GRAMMAR = optionalString({
 })
 const STRUCTURAL_TAG = Type.Optional(
   ofType(['object', 'string', 'null'], {
-    description: 'Refused: offer `tools`, or write a `grammar`.',
+    description: 'A structural tag: an object, or its JSON text.',
   }),
 )
 
@@ -130,12 +132,15 @@ export function responseFormatOf(
     ...structuredForms(body.structured_outputs ?? {}, 'structured_outputs.', budget),
     ...structuredForms(guidedForms(body), 'guided_', budget),
     // As llama.cpp has them.
-    ...structuredForms({ grammar: body.grammar ?? null }, '', budget),
+    ...structuredForms(
+      { grammar: body.grammar ?? null, structural_tag: body.structural_tag ?? null },
+      '',
+      budget,
+    ),
     ...(isGiven(body.json_schema)
       ? [{ param: 'json_schema', format: jsonForm(body.json_schema, 'json_schema', budget) }]
       : []),
   ]
-  if (isGiven(body.structural_tag)) throw noStructuralTag('structural_tag')
   const format = openAiFormat(body.response_format ?? { type: 'text' }, { budget, messages })
   if (format.type !== 'text') found.push({ param: 'response_format', format })
   const [first, second] = found
@@ -166,8 +171,7 @@ function structuredForms(
   prefix: string,
   budget: SchemaBudget,
 ): FoundForm[] {
-  const { json, regex, choice, grammar } = forms
-  if (isGiven(forms.structural_tag)) throw noStructuralTag(`${prefix}structural_tag`)
+  const { json, regex, choice, grammar, structural_tag: tag } = forms
   const found: FoundForm[] = []
   const add = (name: string, make: (param: string) => ResponseFormat) => {
     const param = `${prefix}${name}`
@@ -183,14 +187,25 @@ function structuredForms(
     })
   }
   if (isGiven(grammar)) add('grammar', (path) => ({ type: 'grammar', grammar, path }))
+  if (isGiven(tag)) add('structural_tag', (path) => tagForm(objectOf(tag, path), path, budget))
   return found
 }
 
 function jsonForm(value: object | string, path: string, budget: SchemaBudget): ResponseFormat {
-  if (typeof value === 'string') checkJsonText(value, path)
-  const schema = typeof value === 'string' ? parseRecord(value) : value
-  if (schema === undefined) throw invalidValue(path, 'it is not the JSON text of a schema.')
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
+  return { type: 'jsonSchema', schema: budget.chargeLenient(objectOf(value, path), path), path }
+}
+
+function tagForm(tag: object, path: string, budget: SchemaBudget): ResponseFormat {
+  return { type: 'structuralTag', format: parseStructuralTag({ ...tag }, path, budget), path }
+}
+
+/** An object, which may be given as its JSON text. */
+function objectOf(value: object | string, path: string): object {
+  if (typeof value !== 'string') return value
+  checkJsonText(value, path)
+  const parsed = parseRecord(value)
+  if (parsed === undefined) throw invalidValue(path, 'it is not the JSON text of an object.')
+  return parsed
 }
 
 function openAiFormat(
@@ -203,7 +218,7 @@ function openAiFormat(
     case 'text':
       return { type: 'text' }
     case 'structural_tag':
-      throw noStructuralTag('response_format.type')
+      return tagForm(format, 'response_format', budget)
     case 'regex': {
       const path = 'response_format.value'
       if (typeof format.value === 'string') return { type: 'regex', pattern: format.value, path }
@@ -279,13 +294,6 @@ function namedSchema(value: object | string): object | string {
   const { name, schema } = value as { readonly name?: unknown; readonly schema?: unknown }
   const isNamed = typeof name === 'string' && typeof schema === 'object' && schema !== null
   return isNamed ? schema : value
-}
-
-function noStructuralTag(param: string): Error {
-  return failure.invalidRequest(
-    `Unsupported parameter: '${param}' is not supported. Offer 'tools' with 'strict', or describe the whole answer with 'structured_outputs.grammar'.`,
-    { param, code: 'unsupported_parameter' },
-  )
 }
 
 function isGiven<Value>(value: Value | null | undefined): value is Value {

@@ -38,7 +38,6 @@ export function answerOrStream(description: string, schema: object): object {
       'application/json': { schema },
       'text/event-stream': {
         schema: {
-          type: 'string',
           description: 'Lines `data: {…}`, one chunk each, and at last `data: [DONE]`.',
         },
       },

@@ -109,7 +109,7 @@ export const EVENTS_QUERY = Type.Object(
 export const EVENTS = {
   ...one('streamJobEvents', 'Stream the events of a background job', {
     description: 'Server-sent events from the given place on, until the job has ended.',
-    content: { 'text/event-stream': { schema: { type: 'string' } } },
+    content: { 'text/event-stream': { schema: {} } },
   }),
   querystring: EVENTS_QUERY,
 }

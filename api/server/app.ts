@@ -34,6 +34,7 @@ import { joinSmallChunks } from '#api/http/sse.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { registerJsonBody, registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
+import { methodNotAllowed, watchMethods } from '#api/v1/allowed-methods.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
 import { addRequestContext } from '#api/v1/request-context.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
@@ -107,6 +108,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   addRequestContext(app)
   registerRequestLog(app, log, options.observer)
   refuseEmptyParameters(app)
+  nameTypeOfUnknownQueries(app)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)
   readRefusedBodies(app)
@@ -124,8 +126,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(cors, corsOptions(options.corsAllowedHeaders ?? []))
   // Pages set their own content security policy; API answers need none.
   sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
-  await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
   answerUnknownPaths(app, options.surfaces)
+  await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
   await app.register(healthPlugin(options.health))
   for (const surface of options.surfaces) {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
@@ -141,13 +143,29 @@ function refuseEmptyParameters(app: FastifyInstance): void {
   })
 }
 
-// Unknown paths below a surface's first segments are answered in its dialect.
+// Fastify demands a Content-Type of QUERY before it says that no route has the method.
+function nameTypeOfUnknownQueries(app: FastifyInstance): void {
+  app.addHook('onRequest', ({ is404, method, raw }, _reply, done) => {
+    if (is404 && method === 'QUERY') raw.headers['content-type'] ??= 'application/json'
+    done()
+  })
+}
+
+// Unknown paths below a surface's first segments are answered in its dialect, unknown methods of
+// other known paths with 405.
 function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
+  const allowedMethods = watchMethods(app)
   app.setNotFoundHandler((request, reply) => {
+    const path = pathOf(request.url)
     const segment = firstSegmentOf(request.url) ?? ''
     const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment))
     if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
-    const message = `Unknown request URL: ${request.method} ${pathOf(request.url)}. See /docs for what is served here.`
+    const allowed = allowedMethods(path)
+    if (allowed.length > 0) {
+      reply.header('allow', allowed.join(', '))
+      return refuse(methodNotAllowed(request.method, path), reply)
+    }
+    const message = `Unknown request URL: ${request.method} ${path}. See /docs for what is served here.`
     return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
   })
 }

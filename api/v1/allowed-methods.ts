@@ -1,5 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 
+import { failure, type ServiceError } from '#shared/errors.ts'
+
 /** Says which methods a path knows. */
 export type AllowedMethods = (path: string) => readonly string[]
 
@@ -14,6 +16,13 @@ export function watchMethods(app: FastifyInstance): AllowedMethods {
       routes.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods),
     ),
   ]
+}
+
+/** Refuses a method that a known path does not have. */
+export function methodNotAllowed(method: string, path: string): ServiceError {
+  return failure.methodNotAllowed(
+    `Not allowed to ${method} on ${path}. (HINT: Perhaps you meant to use a different HTTP method?)`,
+  )
 }
 
 function patternOf(url: string): RegExp {

@@ -12,7 +12,7 @@ import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/stored-req
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { type AllowedMethods, watchMethods } from './allowed-methods.ts'
+import { type AllowedMethods, methodNotAllowed, watchMethods } from './allowed-methods.ts'
 import { type CredentialServices, createAuthenticate } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
 import { requireCreator, requireScope } from './request-context.ts'
@@ -199,8 +199,7 @@ function answerUnknownPaths(
       return answer(failure.notFound(`Invalid URL (${request.method} ${path})`), request, reply)
     }
     reply.header('allow', allowed.join(', '))
-    const message = `Not allowed to ${request.method} on ${path}. (HINT: Perhaps you meant to use a different HTTP method?)`
-    return answer(failure.methodNotAllowed(message), request, reply)
+    return answer(methodNotAllowed(request.method, path), request, reply)
   })
 }
 

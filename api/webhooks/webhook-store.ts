@@ -118,6 +118,7 @@ export class WebhookStore {
     id: string,
     change: Partial<Omit<EndpointRow, 'id' | 'organizationId' | 'createdAt'>>,
   ): Promise<EndpointRow | undefined> {
+    if (Object.keys(change).length === 0) return this.findEndpoint(organizationId, id)
     const update = this.#db.update(this.#tables.endpoints).set(change)
     return (await update.where(this.#owned(organizationId, id)).returning())[0]
   }

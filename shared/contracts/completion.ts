@@ -1,4 +1,5 @@
 import type { AnswerDialect } from './answer-formats.ts'
+import type { TagFormat } from './structural-tag.ts'
 
 /** A chat message, reduced to the fields that a chat template reads. */
 export interface ChatMessage {
@@ -146,6 +147,8 @@ export type ResponseFormat =
   | { readonly type: 'regex'; readonly pattern: string; readonly path: string }
   /** A text of a context-free grammar in GBNF; `path` is where the request has it. */
   | { readonly type: 'grammar'; readonly grammar: string; readonly path: string }
+  /** Free text with parts between tags; `path` is where the request has them. */
+  | { readonly type: 'structuralTag'; readonly format: TagFormat; readonly path: string }
 
 /** A low-rank adapter of the model, which the worker loads when a job names it. */
 export interface AdapterReference {

@@ -27,24 +27,27 @@ const LANGCHAIN = [
 const LANGCHAIN_JS = [
   'langchain@1.5.14',
   '@langchain/core@1.4.0',
-  '@langchain/openai@1.5.8',
+  '@langchain/openai@1.6.0',
   '@langchain/anthropic@1.5.11',
   '@langchain/langgraph@1.7.3',
 ]
-const AI_SDK = ['@ai-sdk/openai@3.0.141', '@ai-sdk/openai-compatible@2.0.92']
+const AI_SDK_7 = ['@ai-sdk/openai@4.0.118', '@ai-sdk/openai-compatible@3.0.92']
+const AI_SDK_6 = ['@ai-sdk/openai@3.0.141', '@ai-sdk/openai-compatible@2.0.92']
+const AI_SDK_5 = ['@ai-sdk/openai@2.0.130', '@ai-sdk/openai-compatible@1.0.61']
 const LLAMA_INDEX = [
   'llama-index-llms-openai-like==0.8.1',
   'llama-index-embeddings-openai-like==0.4.0',
 ]
-const LITELLM = 'litellm[proxy]==1.108.7'
 const ZOD = 'zod@4.6.7'
+const aiSdk = (name: string, ...packages: string[]): ClientUnderTest =>
+  javascript(name, 'ai_sdk_client', ...packages, ZOD)
 
 /** The rows of the table in docs/clients.md. */
 export const CLIENTS: readonly ClientUnderTest[] = [
   python('openai-python', 'openai_client', OPENAI),
   python('openai-python-1', 'openai_client', 'openai==1.109.1'),
   python('openai-python-0', 'openai_0', 'openai==0.28.1', 'numpy==2.4.6'),
-  javascript('openai-js', 'openai_client', 'openai@7.55.0'),
+  javascript('openai-js', 'openai_client', 'openai@7.57.0'),
   javascript('openai-js-4', 'openai_client', 'openai@4.104.0'),
   javascript('openai-js-3', 'openai_3', 'openai@3.3.0'),
   python('anthropic-python', 'anthropic_client', 'anthropic==2.13.0'),
@@ -57,8 +60,8 @@ export const CLIENTS: readonly ClientUnderTest[] = [
   python('llama-index', 'llama_index_client', 'llama-index-core==0.14.25', ...LLAMA_INDEX),
   python('pydantic-ai', 'pydantic_ai_client', 'pydantic-ai-slim[openai,anthropic]==2.68.0'),
   python('instructor', 'instructor_client', 'instructor==1.17.0', 'openai==3.3.0'),
-  python('litellm', 'litellm_client', LITELLM),
-  python('litellm-proxy', 'litellm_proxy', LITELLM, 'anthropic==2.13.0'),
+  python('litellm', 'litellm_client', 'litellm==1.110.2'),
+  python('litellm-proxy', 'litellm_proxy', 'litellm[proxy]==1.108.7', 'anthropic==2.13.0'),
   python('haystack', 'haystack_client', 'haystack-ai==3.4.1'),
   python('openai-agents-python', 'openai_agents_client', 'openai-agents==0.24.0'),
   javascript('openai-agents-js', 'openai_agents_client', '@openai/agents@0.20.0', ZOD),
@@ -69,5 +72,7 @@ export const CLIENTS: readonly ClientUnderTest[] = [
   python('guidance', 'guidance_client', 'guidance==0.3.1', OPENAI),
   python('huggingface-hub', 'huggingface_client', 'huggingface_hub==2.4.0'),
   python('llm', 'llm_client', 'llm==0.36'),
-  javascript('ai-sdk', 'ai_sdk_client', 'ai@6.0.326', ...AI_SDK, '@ai-sdk/anthropic@3.0.140', ZOD),
+  aiSdk('ai-sdk', 'ai@7.0.173', ...AI_SDK_7, '@ai-sdk/anthropic@4.0.105'),
+  aiSdk('ai-sdk-6', 'ai@6.0.326', ...AI_SDK_6, '@ai-sdk/anthropic@3.0.140'),
+  aiSdk('ai-sdk-5', 'ai@5.0.277', ...AI_SDK_5, '@ai-sdk/anthropic@2.0.112'),
 ]

@@ -1,5 +1,6 @@
 import { callFormat, callTrigger } from '#shared/contracts/answer-formats.ts'
 import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
+import { mapSchemas } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
@@ -12,8 +13,8 @@ import type {
 } from '../sampling/constraint/token-constraint.ts'
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
-import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
-import { compileConstraint, formPathOf, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
+import type { AskedFormat, ConstraintPlan, OfferedTool } from './constraint-plan.ts'
+import { compileConstraint, formPathOf, isStrict } from './constraint-plan.ts'
 
 /** Smaller plans are compiled on the event loop first, for about 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384
@@ -57,14 +58,22 @@ export async function findConstraint(
   try {
     return { source: await prepare(model, plan, options) }
   } catch (error) {
-    if (format.type !== 'jsonSchema' || format.isStrict === true || !isUnenforceable(error)) {
-      throw error
-    }
-    const isObject = 'type' in format.schema && format.schema.type === 'object'
-    const loose = { ...format, schema: isObject ? { type: 'object' } : {} }
+    const loose = isUnenforceable(error) ? withoutSchemas(format) : undefined
+    if (loose === undefined) throw error
     const source = await prepare(model, { ...plan, format: loose }, options)
-    return { source, ignored: [format.path ?? SCHEMA_PATH] }
+    return { source, ignored: [formPathOf(format)] }
   }
+}
+
+/** A format whose schemas are any JSON, or any object; undefined where it has none or is strict. */
+function withoutSchemas(format: AskedFormat): AskedFormat | undefined {
+  const loosen = (schema: object): object =>
+    'type' in schema && schema.type === 'object' ? { type: 'object' } : {}
+  if (format.type === 'structuralTag') {
+    return { ...format, format: mapSchemas(format.format, loosen) }
+  }
+  if (format.type !== 'jsonSchema' || format.isStrict === true) return undefined
+  return { ...format, schema: loosen(format.schema) }
 }
 
 /** The constraint of an answer, and the request fields that are not enforced. */

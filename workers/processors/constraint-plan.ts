@@ -4,6 +4,7 @@ import {
   callFormat,
 } from '#shared/contracts/answer-formats.ts'
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { TagFormat } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, type WorkBudget } from '../preparation/work-budget.ts'
@@ -18,14 +19,16 @@ import {
   UnsupportedPatternError,
 } from '../sampling/constraint/string-pattern.ts'
 import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
+import { tagGrammar } from './tag-grammar.ts'
 
 /** Where chat completions have the schema of an answer, and those of tools. */
-export const SCHEMA_PATH = 'response_format.json_schema.schema'
+const SCHEMA_PATH = 'response_format.json_schema.schema'
 const TOOL_SCHEMA_PATH = 'tools[#].function.parameters'
 /** As the API describes a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
-type AskedFormat = Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>
+/** What the text of an answer must be. */
+export type AskedFormat = Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>
 
 /** A tool and its place in the request, for messages. */
 export interface OfferedTool {
@@ -99,7 +102,25 @@ function compileFormat(compiler: SchemaCompiler, format: AskedFormat): Grammar {
       return textGrammar(format.path, () => compileWholePattern(builder, format.pattern))
     case 'grammar':
       return textGrammar(format.path, () => parseGbnf(builder, format.grammar))
+    case 'structuralTag':
+      return textGrammar(format.path, () => compileTags(compiler, format.format))
   }
+}
+
+function compileTags(compiler: SchemaCompiler, format: TagFormat): Grammar {
+  const { builder } = compiler.json
+  return tagGrammar(format, {
+    builder,
+    compileLeaf: (leaf) => {
+      if (leaf.kind === 'json') return compileField(compiler, leaf.schema, leaf.path)
+      const { kind, path } = leaf
+      return textGrammar(path, () =>
+        kind === 'regex'
+          ? compileWholePattern(builder, leaf.pattern)
+          : parseGbnf(builder, leaf.grammar),
+      )
+    },
+  })
 }
 
 /** Compiles a form of text that is no JSON. Throws `invalidRequest` naming its field. */

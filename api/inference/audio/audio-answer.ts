@@ -109,7 +109,6 @@ export const AUDIO_RESPONSE = {
     'text/plain': { schema: { type: 'string' } },
     'text/event-stream': {
       schema: {
-        type: 'string',
         description:
           'Lines `data: {…}`: events `transcript.text.delta` and at last `transcript.text.done`.',
       },

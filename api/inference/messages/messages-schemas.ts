@@ -65,7 +65,6 @@ export const MESSAGE_RESPONSE = {
     'application/json': { schema: MESSAGE },
     'text/event-stream': {
       schema: {
-        type: 'string',
         description:
           'Named events: `message_start`, `content_block_start`, `content_block_delta`, `content_block_stop`, `message_delta`, `message_stop`, or `error`.',
       },

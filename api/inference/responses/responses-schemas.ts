@@ -134,7 +134,6 @@ export const RESPONSES_ANSWER = {
     'application/json': { schema: RESPONSE },
     'text/event-stream': {
       schema: {
-        type: 'string',
         description:
           'Events with a name, which is their `type` as well, and a growing `sequence_number`: from `response.created` through items, parts and deltas to `response.completed` or `response.incomplete`; `response.failed` and `error` where it breaks off.',
       },

@@ -48,6 +48,8 @@ describe('a path of the table', () => {
     ['POST', '/user', 'GET, PUT'],
     ['DELETE', '/auth/v1/settings', 'GET'],
     ['DELETE', '/admin/users/', 'GET, POST'],
+    ['TRACE', '/token', 'POST'],
+    ['QUERY', '/signup', 'POST'],
   ] as const)('refuses %s %s with 405 and says what it allows', async (method, path, allowed) => {
     const answer = await server.call({ method, path, body: method === 'HEAD' ? undefined : '{' })
     expect(answer).toMatchObject({ status: 405, body: '', headers: { allow: allowed } })

@@ -161,6 +161,10 @@ describe('a webhook', () => {
   it('is not sent to an endpoint that is disabled or deleted', async () => {
     const made = await endpoint('/off', 200, ['webhook.test'])
     await call('PATCH', `/${made.id}`, { disabled: true })
+    expect(await call('PATCH', `/${made.id}`, {})).toMatchObject({
+      id: made.id,
+      disabled_reason: 'request',
+    })
     await call('POST', `/${made.id}/test`)
     const marker = await endpoint('/marker', 200, ['webhook.test'])
     await call('POST', `/${marker.id}/test`)

@@ -20,6 +20,26 @@ const ROUTES: readonly [string, object][] = [
 ]
 const post = (url: string, fields: object) => surface.post(url, { model: 'tiny-chat', ...fields })
 
+// As vLLM took structural tags first.
+const TAGS = {
+  structures: [{ begin: '<f=a>', schema: SCHEMA, end: '</f>' }],
+  triggers: ['<f='],
+}
+const asTags = (path: string) => ({
+  type: 'structuralTag',
+  path,
+  format: {
+    ...{ kind: 'triggered', triggers: ['<f='], excludes: [] },
+    ...{ atLeastOne: false, stopAfterFirst: false },
+    tags: [
+      {
+        ...{ kind: 'tag', begin: '<f=a>', ends: ['</f>'] },
+        content: { kind: 'json', schema: SCHEMA, path: `${path}.structures[0].schema` },
+      },
+    ],
+  },
+})
+
 it.each<[object, object]>([
   [{ guided_json: SCHEMA }, asJson('guided_json')],
   [{ guided_json: JSON.stringify(SCHEMA) }, asJson('guided_json')],
@@ -50,6 +70,12 @@ it.each<[object, object]>([
     { response_format: { type: 'json_schema', value: { name: 'x', schema: SCHEMA } } },
     asJson('response_format.value'),
   ],
+  ...[TAGS, JSON.stringify(TAGS)].map((tag): [object, object] => [
+    { structured_outputs: { structural_tag: tag } },
+    asTags('structured_outputs.structural_tag'),
+  ]),
+  [{ structural_tag: TAGS }, asTags('structural_tag')],
+  [{ response_format: { type: 'structural_tag', ...TAGS } }, asTags('response_format')],
   [
     { response_format: { type: 'regex', value: 'a+' } },
     { type: 'regex', pattern: 'a+', path: 'response_format.value' },
@@ -71,11 +97,17 @@ it.each<[object, string, RegExp]>([
   ],
   [{ guided_regex: 'a', guided_choice: ['b'] }, 'guided_choice', /cannot be given together/],
   [{ guided_json: '{"type":' }, 'guided_json', /./],
-  [{ structural_tag: { structures: [] } }, 'structural_tag', /structured_outputs\.grammar/],
+  [{ structural_tag: { structures: [], triggers: [] } }, 'structural_tag.structures', /at least/],
+  [{ structural_tag: '{}' }, 'structural_tag.format', /Missing/],
   [
-    { response_format: { type: 'structural_tag', structures: [], triggers: ['<f='] } },
-    'response_format.type',
-    /not supported\. Offer 'tools'/,
+    { response_format: { type: 'structural_tag', format: { type: 'any_tokens' } } },
+    'response_format.format.type',
+    /any_text/,
+  ],
+  [
+    { structured_outputs: { structural_tag: { ...TAGS, triggers: ['<g='] } } },
+    'structured_outputs.structural_tag.triggers',
+    /no trigger begins "<f=a>"/,
   ],
   [{ response_format: { type: 'regex' } }, 'response_format.value', /Missing/],
   [{ response_format: { type: 'json', value: 'x' } }, 'response_format.value', /./],

@@ -137,6 +137,11 @@ describe('the routes', () => {
     ['GET', '/v1/chat/completions', 'POST'],
     ['DELETE', '/v1/models/a/b', 'GET, HEAD'],
     ['PUT', '/v1/api_keys/k', 'DELETE'],
+    ['TRACE', '/v1/models', 'GET, HEAD'],
+    ['QUERY', '/v1/embeddings', 'POST'],
+    ['TRACE', '/detokenize', 'POST'],
+    ['QUERY', '/version', 'GET, HEAD'],
+    ['PUT', '/healthz', 'GET, HEAD'],
   ] as const)('answer %s %s with 405 and the methods it knows', async (method, url, allow) => {
     const response = await surface.app.inject({ method, url })
     expect(response.statusCode).toBe(405)
