@@ -1,6 +1,6 @@
 import type { Browser } from '#api/auth/external/browser-binding.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
-import type { Parts } from '#api/auth/users/parts.ts'
+import type { Parts } from '#api/auth/users/user-parts-store.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The caller of a request: a signed-in user, or an administrator by role. */

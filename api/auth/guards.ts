@@ -3,13 +3,8 @@ import type { FastifyRequest } from 'fastify'
 import { findBindingSecret } from '#api/auth/external/browser-binding.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
-<<<<<<< HEAD
-import { findSession } from '#api/auth/sessions/sessions.ts'
-import { findUserById, isBanned } from '#api/auth/users/user-store.ts'
-=======
-import { findAuthenticatedUser } from '#api/auth/sessions/authenticate.ts'
-import { isBanned } from '#api/auth/users/users.ts'
->>>>>>> wip/auth
+import { findAuthenticatedUser } from '#api/auth/sessions/authenticate-store.ts'
+import { isBanned } from '#api/auth/users/user-store.ts'
 import { networkOf, plainAddress } from '#api/http/request.ts'
 import { ServiceError } from '#shared/errors.ts'
 

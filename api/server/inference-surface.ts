@@ -129,9 +129,9 @@ function startBatches(services: Services): BatchDriver {
     announce: (batch, end) =>
       services.background.announce([
         {
-          ...{ organizationId: batch.organization_id, type: `batch.${end}` },
+          ...{ organizationId: batch.organizationId, type: `batch.${end}` },
           id: eventIdOf(
-            (batch.finalizing_at ?? batch.cancelling_at ?? batch.created_at).getTime(),
+            (batch.finalizingAt ?? batch.cancellingAt ?? batch.createdAt).getTime(),
             `${batch.id} ${end}`,
           ),
           data: { id: batch.id },

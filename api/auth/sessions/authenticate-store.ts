@@ -7,7 +7,7 @@ import {
   readJsonRow,
   readParts,
   selectParts,
-} from '#api/auth/users/parts.ts'
+} from '#api/auth/users/user-parts-store.ts'
 import { prepared } from '#shared/db/client.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
