@@ -94,7 +94,7 @@ async function trainFacts(
     { modelId: 'tiny-chat', folder: FOLDER, text, runtime, session: {}, tokensMax: 1024 },
     {
       ...{ task: 'train', examplesKey: 'fine-tuning/examples.jsonl', validationKey: null },
-      ...{ hyperparameters, seed: 1, outputPrefix: 'fine-tuning/facts' },
+      ...{ hyperparameters, epochsMax: 50, seed: 1, outputPrefix: 'fine-tuning/facts' },
     },
     {
       ...{ storage, clock: systemClock, signal: new AbortController().signal },

@@ -149,7 +149,7 @@ async function train(
   const events = submitter.submit<'training'>({
     kind: 'training',
     model: trainingModel(services.catalogue, job),
-    input: trainingInput(job),
+    input: trainingInput(job, limits),
     organizationId: job.organizationId,
     jobId: runIdOf(job),
     account: accountOf(request),
@@ -171,7 +171,7 @@ function trainingModel(catalogue: Catalogue, job: TuningJobRow): CatalogueModel 
   return { ...model, kind: 'training' }
 }
 
-function trainingInput(job: TuningJobRow): TrainingInput {
+function trainingInput(job: TuningJobRow, { epochsMax }: TuningConfig): TrainingInput {
   const { nEpochs, batchSize, learningRateMultiplier } = job.hyperparameters
   const stated = (value: number | 'auto'): number | null => (value === 'auto' ? null : value)
   const { examplesKey, validationKey, outputPrefix } = objectsOf(job.id)
@@ -183,6 +183,7 @@ function trainingInput(job: TuningJobRow): TrainingInput {
       ...{ epochs: stated(nEpochs), batchSize: stated(batchSize), rank: null, alpha: null },
       learningRateMultiplier: stated(learningRateMultiplier),
     },
+    epochsMax,
     seed: job.seed,
     outputPrefix,
   }

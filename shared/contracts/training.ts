@@ -28,6 +28,8 @@ export interface TrainingInput {
   /** The same of examples that are not trained on. */
   readonly validationKey: string | null
   readonly hyperparameters: Hyperparameters
+  /** Limits the epochs that the trainer decides. */
+  readonly epochsMax: number
   readonly seed: number
   /** Checkpoints and the adapter are written under this prefix. */
   readonly outputPrefix: string

@@ -17,7 +17,7 @@ export function settleRank({ rank, alpha }: Hyperparameters): { rank: number; al
 
 /** Decides the hyperparameters that the job leaves open, from the examples and the model. */
 export function settle(
-  { hyperparameters }: Pick<TrainingInput, 'hyperparameters'>,
+  { hyperparameters, epochsMax }: Pick<TrainingInput, 'hyperparameters' | 'epochsMax'>,
   examples: readonly TokenizedExample[],
   modules: readonly LinearModule[],
 ): Settings {
@@ -29,7 +29,7 @@ export function settle(
     ...settleRank(hyperparameters),
     batchSize: batchSize ?? Math.min(Math.max(Math.ceil(length / 64), 4), 32),
     // Few examples are seen more often.
-    epochs: epochs ?? Math.min(Math.max(Math.ceil(9600 / length), 3), 20),
+    epochs: epochs ?? Math.min(Math.max(Math.ceil(9600 / length), 3), 20, epochsMax),
     learningRate: Math.min(natural, LEARNING_RATE_MAX) * (learningRateMultiplier ?? 1),
   }
 }

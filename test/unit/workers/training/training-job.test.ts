@@ -75,6 +75,7 @@ async function run(
         alpha: 4,
         learningRateMultiplier: 3,
       },
+      epochsMax: 50,
       outputPrefix: 'fine-tuning/a',
     },
   } as unknown as Parameters<typeof processTraining>[0]
