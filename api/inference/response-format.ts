@@ -51,7 +51,9 @@ const RESPONSE_FORMAT = Type.Object(
       ofType(['array'], { description: 'With `structural_tag`: `begin`, `schema`, `end`.' }),
     ),
     triggers: Type.Optional(Type.Array(Type.String())),
-    format: Type.Optional(ofType(['object'], { description: 'With `structural_tag`: its format.' })),
+    format: Type.Optional(
+      ofType(['object'], { description: 'With `structural_tag`: its format.' }),
+    ),
   },
   {
     ...CLOSED,

@@ -161,7 +161,8 @@ function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]):
     const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment))
     if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
     const allowed = allowedMethods(path)
-    if (allowed.length > 0) {
+    // A route may answer like an unknown path itself.
+    if (allowed.length > 0 && !allowed.includes(request.method)) {
       reply.header('allow', allowed.join(', '))
       return refuse(methodNotAllowed(request.method, path), reply)
     }

@@ -29,7 +29,7 @@ async function writeCompose(folder: string): Promise<readonly string[]> {
   const version = await readVersion()
   // The folder contains no sources to build from; the images come from a registry.
   const text = compose
-    .replaceAll(/^ +build: .*\n/gm, '')
+    .replaceAll(/^( +)build:.*\n(?:\1 +.*\n)*/gm, '')
     .replaceAll('{MILLRACE_VERSION:-dev}', `{MILLRACE_VERSION:-${version}}`)
   await writeNew(join(folder, 'docker-compose.yml'), text)
   await cp(join(PROJECT, 'deploy/monitoring'), join(folder, 'deploy/monitoring'), {

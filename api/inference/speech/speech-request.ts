@@ -3,23 +3,19 @@ import { type Static, Type } from 'typebox'
 import { ineffective, optionalEnum, optionalNumber } from '#api/inference/field-schemas.ts'
 import { SPEECH_FORMATS, type SpeechFormat, type SpeechInput } from '#shared/contracts/speech.ts'
 
+const VOICE_NAME = Type.String({ minLength: 1, maxLength: 200 })
+
 /** The body of `POST /v1/audio/speech`. */
 export const SPEECH_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.String({ minLength: 1, maxLength: 4096, description: 'The text to speak.' }),
-    voice: Type.Unsafe<string | { readonly id: string }>({
-      description: 'A voice of the model; the usual names of the API mean one of them.',
-      anyOf: [
-        { type: 'string', minLength: 1, maxLength: 200 },
-        {
-          type: 'object',
-          required: ['id'],
-          additionalProperties: false,
-          properties: { id: { type: 'string', minLength: 1, maxLength: 200 } },
-        },
-      ],
-    }),
+    voice: Type.Union(
+      [VOICE_NAME, Type.Object({ id: VOICE_NAME }, { additionalProperties: false })],
+      {
+        description: 'A voice of the model; the usual names of the API mean one of them.',
+      },
+    ),
     response_format: optionalEnum(SPEECH_FORMATS, {
       description:
         'How the speech is encoded. If absent, `mp3` where the workers have FFmpeg, else `wav`. All but `wav` and `pcm` need FFmpeg.',

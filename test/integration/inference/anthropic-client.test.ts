@@ -6,6 +6,7 @@ import { failure } from '#shared/errors.ts'
 import {
   API_KEY,
   answering,
+  CATALOGUE,
   openSurface,
   serveSurface,
   speak,
@@ -246,7 +247,7 @@ describe("Anthropic's client", () => {
   it('lists and shows models, page by page', async () => {
     const ids: string[] = []
     for await (const model of client.models.list({ limit: 3 })) ids.push(model.id)
-    expect(ids).toHaveLength(9)
+    expect(ids).toEqual(CATALOGUE.models.map(({ id }) => id))
     expect(await client.models.retrieve('tiny-chat')).toMatchObject({
       ...{ type: 'model', id: 'tiny-chat', created_at: '2023-11-14T22:13:20.000Z' },
     })
