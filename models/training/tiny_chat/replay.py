@@ -16,8 +16,8 @@ from .export import NAME
 from .render import example_segments
 
 MIXED = 1000
-# Sets of words and facts, each of which is an example of itself alone.
-CLOSED = {"facts": 400, "translate": 350, "phrase": 250, "refusal": 60}
+# Sets of words and facts, each of which is an example of itself alone, and the tasks that are lost first.
+NAMED = {"facts": 400, "translate": 350, "phrase": 250, "refusal": 60, "context": 250, "spell": 200, "sentiment": 100}
 LONGEST = 160
 
 
@@ -38,8 +38,8 @@ def write() -> None:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     rng = random.Random("replay")
     makers, weights = [maker for maker, _ in MIX], [weight**0.5 for _, weight in MIX]
-    closed = [MAKERS[name] for name, count in CLOSED.items() for _ in range(count)]
-    drawn = closed + rng.choices(makers, weights, k=MIXED)
+    named = [MAKERS[name] for name, count in NAMED.items() for _ in range(count)]
+    drawn = named + rng.choices(makers, weights, k=MIXED)
     lines: dict[str, None] = {}
     for maker in drawn:
         for _ in range(20):
