@@ -1,25 +1,15 @@
-import {
-  cp,
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  realpath,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises'
-import { dirname, join, relative } from 'node:path'
+import { mkdir, open, realpath, rename, rm, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 
 import { defined } from '#shared/json.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
+import { DataFile } from '#workers/graph/data-file.ts'
 import { withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type Constant, type GraphNode, type Model, makeNode } from '#workers/graph/model.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
-import { chooseFiles } from '#workers/models/choose-files.ts'
+import { copyConfiguration } from '#workers/models/copy-configuration.ts'
 import { pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -32,11 +22,7 @@ import { findLinearModules, isHalf, type LinearModule } from './target-modules.t
 
 const GRAPH_FILE = 'model.onnx'
 const DATA_FILE = 'model.onnx_data'
-/** Where each tensor begins in the file of weights; readers map it by pages. */
-const PAGE_BYTES = 4096
 const COPY_BYTES = 8 << 20
-/** Graphs and their weights, which are not copied. */
-const OF_GRAPHS = /\.onnx$|\.onnx[_.]data|\.data$|(^|\/)weights\.pb$/
 
 /**
  * Writes a model with an adapter folded into its weights, in the Hugging Face layout. The changed
@@ -65,17 +51,27 @@ export async function mergeAdapter(
       if (layer === undefined) continue
       const weights = await readWeights(context, { view, model }, module)
       addProduct(weights, layer, module)
-      merged.set(module, await data.append(module, weights, isHalf(model.graph)))
+      const half = isHalf(model.graph)
+      merged.set(module, await data.append(matrixOf(module, half), [bytesOf(weights, half)]))
     }
+    const own = new Set(merged.values())
     const graph = withoutUnused(new GraphView(replaceModules(model, merged)))
     const constants: Constant[] = []
-    for (const constant of graph.constants) constants.push(await data.keep(constant, realFile))
+    for (const constant of graph.constants) {
+      // Small ones stay in the graph.
+      const isKept = own.has(constant) || !isInFile(constant)
+      constants.push(
+        isKept ? constant : await data.append(constant, readConstant(constant, realFile)),
+      )
+    }
     const whole = { ...model, graph: { ...graph, constants } }
     await writeFile(join(staged, 'onnx', GRAPH_FILE), writeModel(whole))
   } finally {
     await data.close()
   }
-  await copyRest(base, staged)
+  const { folder, onnxFile } = base
+  const options = onnxFile === undefined ? {} : { onnxFile }
+  await copyConfiguration(folder, staged, { kind: 'completion', options })
   await rename(staged, target)
 }
 
@@ -120,102 +116,39 @@ function productOf({ node, form, input, output }: LinearModule, weights: string)
   return [makeNode('MatMul', [input, weights], product), makeNode('Add', [product, bias], output)]
 }
 
-/** A file of weights that grows. */
-class DataFile {
-  readonly #handle: FileHandle
-  /** Constants whose weights are in it. */
-  readonly #own = new Set<Constant>()
-  #end = 0
+/** A float matrix of a merged layer. */
+function matrixOf({ path, inSize, outSize }: LinearModule, isHalf: boolean) {
+  const { onnxType } = ELEMENT_TYPES[isHalf ? 'float16' : 'float32']
+  return { name: `${path}.merged`, onnxType, dims: [inSize, outSize] }
+}
 
-  private constructor(handle: FileHandle) {
-    this.#handle = handle
-  }
+function bytesOf(weights: Float32Array, isHalf: boolean): Uint8Array {
+  const { buffer, byteOffset, byteLength } = isHalf ? Float16Array.from(weights) : weights
+  return new Uint8Array(buffer, byteOffset, byteLength)
+}
 
-  static async create(path: string): Promise<DataFile> {
-    return new DataFile(await open(path, 'w'))
-  }
-
-  /** Writes the weights of a layer. */
-  async append(
-    { path, inSize, outSize }: LinearModule,
-    weights: Float32Array,
-    isHalf: boolean,
-  ): Promise<Constant> {
-    const values = isHalf ? Float16Array.from(weights) : weights
-    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-    const { onnxType } = ELEMENT_TYPES[isHalf ? 'float16' : 'float32']
-    const offset = this.#begin()
-    await this.#write(bytes)
-    const data = { kind: 'file', location: DATA_FILE, offset, length: bytes.length } as const
-    const constant = { name: `${path}.merged`, onnxType, dims: [inSize, outSize], data }
-    this.#own.add(constant)
-    return constant
-  }
-
-  /** Copies a constant out of the files of another model; small ones stay in the graph. */
-  async keep(constant: Constant, file: string): Promise<Constant> {
-    const { data } = constant
-    if (data.kind !== 'file' || this.#own.has(constant)) return constant
-    const folder = dirname(file)
-    const source = await open(await pathInside(folder, data.location))
-    try {
-      const length = data.length ?? (await source.stat()).size - data.offset
-      const offset = this.#begin()
-      for (let at = 0; at < length; ) {
-        const size = Math.min(COPY_BYTES, length - at)
-        const { buffer, bytesRead } = await source.read(
-          Buffer.alloc(size),
-          0,
-          size,
-          data.offset + at,
-        )
-        if (bytesRead === 0)
-          throw new ModelLoadError(file, `the weights ${constant.name} are cut off`)
-        await this.#write(buffer.subarray(0, bytesRead))
-        at += bytesRead
-      }
-      return { ...constant, data: { kind: 'file', location: DATA_FILE, offset, length } }
-    } finally {
-      await source.close()
+/** The elements of a constant in the files of a model. */
+async function* readConstant(
+  { name, data }: Constant & { readonly data: { readonly kind: 'file' } },
+  file: string,
+): AsyncGenerator<Uint8Array> {
+  const source = await open(await pathInside(dirname(file), data.location))
+  try {
+    const length = data.length ?? (await source.stat()).size - data.offset
+    for (let at = 0; at < length; ) {
+      const size = Math.min(COPY_BYTES, length - at)
+      const { buffer, bytesRead } = await source.read(Buffer.alloc(size), 0, size, data.offset + at)
+      if (bytesRead === 0) throw new ModelLoadError(file, `the weights ${name} are cut off`)
+      yield buffer.subarray(0, bytesRead)
+      at += bytesRead
     }
-  }
-
-  async close(): Promise<void> {
-    await this.#handle.close()
-  }
-
-  #begin(): number {
-    this.#end = Math.ceil(this.#end / PAGE_BYTES) * PAGE_BYTES
-    return this.#end
-  }
-
-  async #write(bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length; ) {
-      const { bytesWritten } = await this.#handle.write(bytes, at, bytes.length - at, this.#end)
-      at += bytesWritten
-      this.#end += bytesWritten
-    }
+  } finally {
+    await source.close()
   }
 }
 
-/**
- * Copies configuration and tokenizer, which lie beside `onnx/`: other folders hold other forms of
- * the model. A manifest would name other checksums.
- */
-async function copyRest(
-  { folder, onnxFile }: { readonly folder: string; readonly onnxFile?: string },
-  target: string,
-): Promise<void> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files: { path: string; bytes: number }[] = []
-  for (const entry of entries) {
-    const path = join(entry.parentPath, entry.name)
-    const found = await stat(path).catch(() => undefined)
-    if (found?.isFile()) files.push({ path: relative(folder, path), bytes: found.size })
-  }
-  const options = onnxFile === undefined ? {} : { onnxFile }
-  for (const { path } of chooseFiles(files, { kind: 'completion', options })) {
-    if (OF_GRAPHS.test(path) || dirname(path) !== '.') continue
-    await cp(await realpath(await pathInside(folder, path)), join(target, path))
-  }
+function isInFile(
+  constant: Constant,
+): constant is Constant & { readonly data: { readonly kind: 'file' } } {
+  return constant.data.kind === 'file'
 }

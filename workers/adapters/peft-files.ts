@@ -4,10 +4,10 @@ import { isRecord } from '#shared/json.ts'
 import { readJson } from '#workers/models/folder-json.ts'
 import { pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { StoredType } from '#workers/tensor/float-types.ts'
 import {
   readSafetensors,
   type StoredTensor,
-  type StoredType,
   writeSafetensors,
 } from '#workers/tensor/safetensors.ts'
 

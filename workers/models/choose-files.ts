@@ -14,9 +14,11 @@ export interface WantedSource
     Partial<Pick<CatalogueModel, 'kind'>> {
   /** Chosen by the layout of the source where they are absent. */
   readonly files?: readonly string[]
+  /** `checkpoint`: the weights of PyTorch that a graph is made from, in safetensors files. */
+  readonly layout?: 'checkpoint'
 }
 
-type Wanted = Pick<WantedSource, 'options' | 'kind' | 'files'>
+type Wanted = Pick<WantedSource, 'options' | 'kind' | 'files' | 'layout'>
 
 /** The kind of a source, derived from its files. */
 type Layout = 'pipeline' | 'single'
@@ -47,6 +49,7 @@ export function chooseFiles<File extends ListedFile>(
     if (missing !== undefined) throw new Error(`there is no ${missing} among its files`)
     return files.filter(({ path }) => model.files?.includes(path))
   }
+  if (model.layout === 'checkpoint') return chooseCheckpoint(files)
   const layout = paths.includes('model_index.json') ? 'pipeline' : 'single'
   const graphs = chooseGraphs(
     paths.filter((path) => path.endsWith('.onnx')),
@@ -64,6 +67,25 @@ export function chooseFiles<File extends ListedFile>(
       graphs.some((graph) => isExternalData(path, graph)) ||
       isConfiguration(path, bytes),
   )
+}
+
+const WHOLE_CHECKPOINT = 'model.safetensors'
+const CHECKPOINT_INDEX = 'model.safetensors.index.json'
+const CHECKPOINT_SHARD = /^model-\d+-of-\d+\.safetensors$/
+
+/** Configuration, tokenizer and weights in one file, or in several and their index. */
+function chooseCheckpoint<File extends ListedFile>(files: readonly File[]): readonly File[] {
+  const isThere = (name: string) => files.some(({ path }) => path === name)
+  if (!isThere(WHOLE_CHECKPOINT) && !isThere(CHECKPOINT_INDEX)) {
+    throw new Error(`there is no ${WHOLE_CHECKPOINT} among its files`)
+  }
+  return files.filter(({ path, bytes }) => {
+    // The index is read first where both are there.
+    if (isThere(CHECKPOINT_INDEX)) {
+      if (path === CHECKPOINT_INDEX || CHECKPOINT_SHARD.test(path)) return true
+    } else if (path === WHOLE_CHECKPOINT) return true
+    return dirname(path) === '.' && isConfiguration(path, bytes)
+  })
 }
 
 function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): readonly string[] {

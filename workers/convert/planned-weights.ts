@@ -1,0 +1,159 @@
+import type { DataFile } from '#workers/graph/data-file.ts'
+import { storedBytes } from '#workers/graph/data-file.ts'
+import type { Constant } from '#workers/graph/model.ts'
+import { countElements, ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
+
+import type { Checkpoint } from './checkpoint.ts'
+import { blocksOf, quantizeRows } from './quantize-blocks.ts'
+import { BLOCK_SIZE } from './weight-forms.ts'
+
+type FloatType = 'float32' | 'float16'
+
+/** A tensor of a checkpoint and the shape that it must have. */
+interface Source {
+  readonly name: string
+  readonly dims: readonly number[]
+}
+
+/** Constants of a graph that are written when their turn comes. */
+export interface PlannedWeights {
+  /** Undefined for weights that follow from config.json. */
+  readonly source: Source | undefined
+  /** Room in the file of weights. */
+  readonly bytes: number
+  write(checkpoint: Checkpoint, data: DataFile): Promise<readonly Constant[]>
+}
+
+/** Elements that are read at a time: 16 MB of 32 bits. */
+const PIECE_ELEMENTS = 1 << 22
+
+/** A tensor as it is, element by element changed by `change`. */
+export function planTensor(
+  source: Source,
+  { name, type, change }: { name: string; type: FloatType; change?: (value: number) => number },
+): PlannedWeights {
+  const { dims } = source
+  return {
+    source,
+    bytes: storedBytes(countElements(dims) * ELEMENT_TYPES[type].bytes),
+    async write(checkpoint, data) {
+      const pieces = readRows(checkpoint, source, (values) =>
+        narrow(change === undefined ? values : values.map(change), type),
+      )
+      return [await data.append({ name, onnxType: ELEMENT_TYPES[type].onnxType, dims }, pieces)]
+    },
+  }
+}
+
+/** A matrix of [out, in] as [in, out]. */
+export function planTransposed(
+  source: Source,
+  { name, type }: { name: string; type: FloatType },
+): PlannedWeights {
+  const [outSize = 1, inSize = 1] = source.dims
+  const { onnxType, bytes } = ELEMENT_TYPES[type]
+  return {
+    source,
+    bytes: storedBytes(outSize * inSize * bytes),
+    async write(checkpoint, data) {
+      const values = await checkpoint.read(source.name)
+      const pieces = transposedRows(values, { outSize, inSize, type })
+      return [await data.append({ name, onnxType, dims: [inSize, outSize] }, pieces)]
+    },
+  }
+}
+
+/** Names of constants in blocks. A table is the same bytes in the shape of embeddings. */
+interface BlockNames {
+  readonly codes: string
+  readonly scales: string
+  readonly table?: { readonly codes: string; readonly scales: string }
+}
+
+/** A matrix of [out, in] in blocks, whose rows are quantized as they are read. */
+export function planBlocks(
+  source: Source,
+  { names, bits }: { names: BlockNames; bits: 4 | 8 },
+): PlannedWeights {
+  const [outSize = 1, inSize = 1] = source.dims
+  const blocks = blocksOf(inSize)
+  const blockBytes = (BLOCK_SIZE * bits) / 8
+  const { uint8, float32 } = ELEMENT_TYPES
+  return {
+    source,
+    bytes: storedBytes(outSize * blocks * blockBytes) + storedBytes(outSize * blocks * 4),
+    async write(checkpoint, data) {
+      const scales = new Float32Array(outSize * blocks)
+      let row = 0
+      const pieces = readRows(checkpoint, source, (values) => {
+        const rows = quantizeRows(values, inSize, bits)
+        scales.set(rows.scales, row * blocks)
+        row += values.length / inSize
+        return rows.codes
+      })
+      const { onnxType } = uint8
+      const dims = [outSize, blocks, blockBytes]
+      const codes = await data.append({ name: names.codes, onnxType, dims }, pieces)
+      const shape = { name: names.scales, onnxType: float32.onnxType, dims: [outSize * blocks] }
+      const stored = await data.append(shape, [narrow(scales, 'float32')])
+      if (names.table === undefined) return [codes, stored]
+      return [
+        ...[codes, stored],
+        { ...codes, name: names.table.codes, dims: [outSize, inSize] },
+        { ...stored, name: names.table.scales, dims: [outSize, blocks] },
+      ]
+    },
+  }
+}
+
+/** A table that is computed. */
+export function planComputed(
+  { name, dims, type }: { name: string; dims: readonly number[]; type: FloatType },
+  compute: () => Float32Array,
+): PlannedWeights {
+  const { onnxType, bytes } = ELEMENT_TYPES[type]
+  return {
+    source: undefined,
+    bytes: storedBytes(countElements(dims) * bytes),
+    write: async (_checkpoint, data) => [
+      await data.append({ name, onnxType, dims }, [narrow(compute(), type)]),
+    ],
+  }
+}
+
+/** Whole rows of a tensor, some at a time. */
+async function* readRows(
+  checkpoint: Checkpoint,
+  { name, dims }: Source,
+  change: (values: Float32Array) => Uint8Array,
+): AsyncGenerator<Uint8Array> {
+  const width = dims.at(-1) ?? 1
+  const total = countElements(dims)
+  const size = Math.max(1, Math.floor(PIECE_ELEMENTS / width)) * width
+  for (let first = 0; first < total; first += size) {
+    yield change(await checkpoint.read(name, { first, count: Math.min(size, total - first) }))
+  }
+}
+
+function* transposedRows(
+  values: Float32Array,
+  { outSize, inSize, type }: { outSize: number; inSize: number; type: FloatType },
+): Generator<Uint8Array> {
+  const rowsMax = Math.max(1, Math.floor(PIECE_ELEMENTS / outSize))
+  for (let first = 0; first < inSize; first += rowsMax) {
+    const rows = Math.min(rowsMax, inSize - first)
+    const piece = new Float32Array(rows * outSize)
+    for (let column = 0; column < outSize; column += 1) {
+      const from = column * inSize + first
+      for (let row = 0; row < rows; row += 1) {
+        piece[row * outSize + column] = values[from + row] as number
+      }
+    }
+    yield narrow(piece, type)
+  }
+}
+
+function narrow(values: Float32Array, type: FloatType): Uint8Array {
+  const { buffer, byteOffset, byteLength } = type === 'float16' ? Float16Array.from(values) : values
+  return new Uint8Array(buffer, byteOffset, byteLength)
+}
