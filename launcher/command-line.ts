@@ -26,6 +26,8 @@ const OPTIONS = {
   validation: 'JSON lines',
   epochs: 'number',
   url: 'URL',
+  out: 'folder',
+  weights: 'fp32|fp16|int8|int4',
   example: undefined,
   merged: undefined,
 } as const satisfies Readonly<Record<string, string | undefined>>
@@ -68,6 +70,11 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
       words: 'pull <repository>',
       about: 'fetch a model of the hub, or one of the catalogue',
       options: ['file'],
+    },
+    {
+      words: 'convert <repository|folder>',
+      about: 'make an ONNX model of a checkpoint in safetensors; int8 unless --weights is given',
+      options: ['out', 'weights'],
     },
     {
       words: 'export <model> <folder>',

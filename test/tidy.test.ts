@@ -62,7 +62,7 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
     },
     {
       files:
-        /^workers\/(engine|graph|sampling|text|tensor|audio|image|vision|embedding|adapters|runtime|training\/(autodiff|lowering))\//,
+        /^workers\/(engine|graph|sampling|text|tensor|audio|image|vision|embedding|adapters|convert|runtime|training\/(autodiff|lowering))\//,
       never:
         /^(bullmq|ioredis|@aws-sdk\/.*|shared\/(queue|storage|db|config)\/.*|workers\/processors\/.*)$/,
       why: 'engines know no infrastructure',

@@ -6,8 +6,10 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { ADAPTER_FILES } from '#workers/adapters/peft-files.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import { parseHubSource } from '#workers/models/hub.ts'
-import type { PullProgress } from '#workers/models/hub-cache.ts'
 import type { StoredOptions } from '#workers/models/stored-cache.ts'
+
+import { convertModel } from './models-convert.ts'
+import { showProgress } from './progress-bar.ts'
 
 interface Context {
   readonly catalogue: Catalogue
@@ -49,6 +51,10 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     if (known !== undefined) return
     console.log(`add it to models.json: { "id": "…", "kind": "…", "source": "${model.source}" }`)
   },
+  async convert({ fetchOptions, env }, { positionals, options }) {
+    const { out, weights } = options
+    await convertModel(env, { name: positionals[1], out, weights, fetchOptions })
+  },
   async export({ catalogue, fetchOptions, env }, { positionals, options }) {
     // It alone needs a database driver.
     const { exportModel } = await import('./model-export.ts')
@@ -58,7 +64,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   },
 }
 
-/** Runs `models verify`, `models pull` or `models export`. */
+/** Runs `models verify`, `pull`, `convert` or `export`. */
 export async function runFileAction(
   name: string,
   options: {
@@ -117,17 +123,4 @@ function filesOf(model: CatalogueModel): CatalogueModel & { readonly files?: rea
 /** Verifies local files completely; fetches nothing. */
 function atHand(options: StoredOptions): StoredOptions {
   return { ...options, isAtHand: true, isThorough: true }
-}
-
-/** A progress bar on a terminal; elsewhere one line at the end. */
-function showProgress({ file, doneBytes, totalBytes }: PullProgress): void {
-  const share = totalBytes === 0 ? 1 : doneBytes / totalBytes
-  if (!process.stderr.isTTY) {
-    if (share === 1) console.error(`${totalBytes} bytes are there`)
-    return
-  }
-  const bar = '█'.repeat(Math.round(share * 30)).padEnd(30, '░')
-  process.stderr.write(
-    `\r${bar} ${Math.floor(share * 100)} % ${file}\u001b[K${share === 1 ? '\n' : ''}`,
-  )
 }

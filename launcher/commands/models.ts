@@ -10,11 +10,11 @@ export function hasWorkerTier(): boolean {
   return existsSync(join(import.meta.dirname, '../../workers'))
 }
 
-/** `millrace models list|verify|pull <repository>|export <model> <folder>`. */
+/** `millrace models list`, `verify`, `pull`, `convert` or `export`. */
 export async function models(env: Env, args: Arguments): Promise<void> {
   const [name = ''] = args.positionals
-  if (!['list', 'verify', 'pull', 'export'].includes(name)) {
-    throw new UsageError('models: list, verify, pull or export')
+  if (!['list', 'verify', 'pull', 'convert', 'export'].includes(name)) {
+    throw new UsageError('models: list, verify, pull, convert or export')
   }
   const config = loadWorkerConfig(env)
   const catalogue = await loadCatalogue(config.inference.catalogueFile)

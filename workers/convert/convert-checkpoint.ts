@@ -32,11 +32,11 @@ interface ConvertOptions {
 }
 
 /** How far a conversion has come. */
-export interface ConvertProgress {
+interface ConvertProgress {
   readonly doneBytes: number
   readonly totalBytes: number
-  /** The tensor that was written last. */
-  readonly name: string
+  /** The tensor that was written last, with its name in the graph. */
+  readonly file: string
 }
 
 /**
@@ -144,7 +144,7 @@ async function writeAll(
       const constants = await weights.write(checkpoint, data)
       stored.push(...constants)
       doneBytes += weights.bytes
-      onProgress?.({ doneBytes, totalBytes, name: constants[0]?.name ?? '' })
+      onProgress?.({ doneBytes, totalBytes, file: constants[0]?.name ?? '' })
     }
   } finally {
     await data.finish()
@@ -152,7 +152,7 @@ async function writeAll(
   await writeFile(join(staged, 'onnx', GRAPH_FILE), writeModel(plan.makeModel(stored)))
 }
 
-/** Where the settings of a decoder are a group, they become the whole: the rest is not converted. */
+/** Settings of a decoder that are a group become the whole: the rest is not converted. */
 async function flattenConfig(
   staged: string,
   config: Readonly<Record<string, unknown>>,

@@ -37,7 +37,7 @@ interface LayerShape {
 }
 
 /** Activations of gates. */
-export type Activation = 'silu' | 'geluTanh' | 'gelu'
+type Activation = 'silu' | 'geluTanh' | 'gelu'
 
 const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   silu: 'silu',

@@ -23,7 +23,7 @@ export class Positions {
     this.#shape = shape
   }
 
-  /** The index of each row's last position, and the width of the mask, which is padded on the right. */
+  /** The index of each row's last position, and the width of the mask, padded on the right. */
   lengths(): readonly [string, string] {
     const writer = this.#writer
     const names = ['seqlens_k', 'total_sequence_length_32'] as const

@@ -1,7 +1,7 @@
 import { BLOCK_SIZE } from './weight-forms.ts'
 
 /** Rows of a matrix in blocks, as MatMulNBits reads them. */
-export interface QuantizedRows {
+interface QuantizedRows {
   /** For each row its blocks, for each block its elements; two a byte where they have 4 bits. */
   readonly codes: Uint8Array
   /** A scale for each block: weight = (code − half of the codes) · scale. */

@@ -7,7 +7,7 @@ import { countElements } from './element-type.ts'
 import { FLOAT_TYPES, isFloatType } from './float-types.ts'
 
 /** Bounds of a file that is read. */
-export interface SafetensorsLimits {
+interface SafetensorsLimits {
   readonly bytesMax: number
   readonly headerBytesMax: number
 }

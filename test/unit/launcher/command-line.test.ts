@@ -17,6 +17,10 @@ describe('the command line', () => {
       'models pull a/b --file x.onnx',
       { positionals: ['pull', 'a/b'], options: { file: 'x.onnx' } },
     ],
+    [
+      'models convert a/b --weights int4 --out x',
+      { positionals: ['convert', 'a/b'], options: { weights: 'int4', out: 'x' } },
+    ],
     ['config --example', { positionals: [], options: { example: 'true' } }],
   ])('understands `%s`', (line, expected) => {
     expect(parse(line)).toMatchObject(expected)
@@ -25,11 +29,12 @@ describe('the command line', () => {
   it.each([
     ['keys', 'keys: create, list or revoke'],
     ['keys toString', 'keys: create, list or revoke'],
-    ['models frobnicate', 'models: list, verify, pull or export'],
+    ['models frobnicate', 'models: list, verify, pull, convert or export'],
     ['keys create ci', '"ci" means nothing here'],
     ['keys create --role x', '--role means nothing for keys create'],
     ['keys list --frobnicate', "Unknown option '--frobnicate'"],
     ['keys create --name', '--name'],
+    ['models pull a/b --weights int4', '--weights means nothing for models pull'],
     ['up now', '"now" means nothing here'],
     ['up --name x', '--name means nothing for up'],
   ])('refuses `%s` and shows how the command is called', (line, message) => {

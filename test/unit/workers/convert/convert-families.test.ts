@@ -12,6 +12,7 @@ import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { generate, greedy } from '../engine/generate.ts'
+import { CHECKPOINTS, type FormName } from './checkpoint-folders.ts'
 
 /** What transformers answers (see `source` inside), made by test/fixtures/build-models.py. */
 interface Golden {
@@ -23,7 +24,6 @@ interface Golden {
   readonly short?: Omit<Golden, 'short'>
 }
 
-const CHECKPOINTS = join(import.meta.dirname, '../../../fixtures/checkpoints')
 const FAMILIES = [
   ...['llama', 'llama3', 'smollm2', 'smollm3', 'mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2'],
   ...['gemma3', 'phi3', 'phi3-long', 'granite', 'olmo2'],
@@ -53,9 +53,55 @@ describe.each(FAMILIES)('a checkpoint of %s', (name) => {
   })
 })
 
+/** The largest error of logits by the largest logit; random weights leave the most. */
+const ERRORS_MAX = { fp16: 0.01, int8: 0.08, int4: 0.5 } as const
+
+describe.each(FAMILIES)('a checkpoint of %s', (name) => {
+  it.each(['fp16', 'int8', 'int4'] as const)('stays within the error of %s', async (form) => {
+    if (name === 'gemma3' && form === 'fp16') return
+    const golden = readGolden(name)
+    const engine = await convertAndOpen(name, form, { prefillChunk: 128 })
+    try {
+      const { logits } = await answer(engine, golden)
+      const largest = Math.max(...golden.logits.flat().map(Math.abs))
+      expect(distance(logits, golden.logits) / largest).toBeLessThan(ERRORS_MAX[form])
+    } finally {
+      await engine.close()
+    }
+  })
+})
+
+describe.each(['llama', 'gemma2', 'phi3-long'])('a converted %s', (name) => {
+  it.each(['fp32', 'int8', 'int4'] as const)('answers alone as in a batch, %s', async (form) => {
+    const { ids } = readGolden(name)
+    const lengths = [ids.length, 1, 5, 12, 3, ids.length - 2]
+    const requests = lengths.map((length, index) => {
+      return { promptTokenIds: ids.slice(0, length), maxNewTokens: 20 - index }
+    })
+    const alone = await convertAndOpen(name, form, { prefillChunk: 16, slots: 1 })
+    const together = await convertAndOpen(name, form, { prefillChunk: 7, slots: 6 })
+    try {
+      const expected: number[][] = []
+      for (const request of requests) {
+        const own = { ...request, cacheScope: `alone ${request.maxNewTokens}` }
+        expected.push((await generate(alone, own)).tokenIds)
+      }
+      for (const cacheScope of ['batch', 'batch']) {
+        const answers = await Promise.all(
+          requests.map((request) => generate(together, { ...request, cacheScope })),
+        )
+        expect(answers.map(({ tokenIds }) => tokenIds)).toEqual(expected)
+      }
+    } finally {
+      await alone.close()
+      await together.close()
+    }
+  })
+})
+
 async function convertAndOpen(
   name: string,
-  form: keyof typeof WEIGHT_FORMS,
+  form: FormName,
   options: { readonly prefillChunk: number; readonly slots?: number },
 ): Promise<TextEngine> {
   const target = join(root, `${name}-${form}-${options.prefillChunk}`)
