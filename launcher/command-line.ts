@@ -72,8 +72,8 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
       options: ['file'],
     },
     {
-      words: 'convert <repository|folder>',
-      about: 'make an ONNX model of a checkpoint in safetensors; int8 unless --weights is given',
+      words: 'convert <checkpoint>',
+      about: 'make an ONNX model of safetensors of the hub or a folder; int8 unless --weights says',
       options: ['out', 'weights'],
     },
     {

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
@@ -11,6 +11,8 @@ import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
 import { writePeftAdapter } from '#workers/adapters/peft-files.ts'
+
+import { REPOSITORY, startHub } from '../models/hub-server.ts'
 
 it('writes the adapter of a tuned model, alone or folded into its base', async ({
   folder,
@@ -49,4 +51,31 @@ it('writes the adapter of a tuned model, alone or folded into its base', async (
   await expect(run(id, 'taken')).rejects.toThrow('exists already')
   await expect(run('tiny-chat', 'new')).rejects.toThrow('has no adapter')
   await expect(run('ft:tiny-chat:x::2', 'new')).rejects.toThrow('there is no model ft:tiny-chat')
+})
+
+it('converts a checkpoint of the hub, and prints the entry of models.json', async ({ folder }) => {
+  const checkpoint = 'test/fixtures/checkpoints/llama'
+  const files = readdirSync(checkpoint).map((name) => [name, readFileSync(join(checkpoint, name))])
+  const hub = await startHub({ ...Object.fromEntries(files), 'pytorch_model.bin': 'x' })
+  const printed: string[] = []
+  const print = vi.spyOn(console, 'log').mockImplementation((line) => void printed.push(line))
+  const progress = vi.spyOn(console, 'error').mockImplementation(() => undefined)
+  const env = { MILLRACE_DATA_DIR: folder, HF_ENDPOINT: hub.endpoint }
+  const args = { positionals: ['convert', REPOSITORY], options: { weights: 'int4' } }
+  try {
+    await models(env, args)
+    const target = join(folder, 'models/converted/someone--some-model-int4')
+    expect(printed[0]).toBe(target)
+    expect(progress).toHaveBeenCalledWith('100 % lm_head.matrix_Q8')
+    expect(printed[1]).toContain(`"source": ${JSON.stringify(target)}`)
+    expect(readdirSync(target, { recursive: true })).toEqual(
+      expect.arrayContaining(['config.json', 'tokenizer.json', 'onnx/model.onnx']),
+    )
+    expect(hub.seen.some(({ path }) => path.includes('pytorch_model.bin'))).toBe(false)
+    await expect(models(env, args)).rejects.toThrow('exists already')
+  } finally {
+    print.mockRestore()
+    progress.mockRestore()
+    await hub.close()
+  }
 })

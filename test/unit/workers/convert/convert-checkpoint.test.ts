@@ -8,12 +8,15 @@ import { findLinearModules } from '#workers/adapters/target-modules.ts'
 import { convertCheckpoint } from '#workers/convert/convert-checkpoint.ts'
 import { quantizeRows } from '#workers/convert/quantize-blocks.ts'
 import { WEIGHT_FORMS } from '#workers/convert/weight-forms.ts'
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { readSafetensors, type StoredTensor } from '#workers/tensor/safetensors.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
+import { readTrainingGraph } from '#workers/training/run-training.ts'
 
+import { generate } from '../engine/generate.ts'
 import { type Config, changeConfig, changeTensors, openCheckpoints } from './checkpoint-folders.ts'
 
 const { root, copyOf, newFolder, convert } = openCheckpoints()
@@ -86,6 +89,28 @@ describe('a converted folder', () => {
         )
         expect(error).toBeLessThanOrEqual(largest * bits + 1e-6)
       }
+    }
+  })
+
+  it.each(['fp32', 'int8'] as const)('takes adapters and can be fine-tuned, %s', async (form) => {
+    const folder = copyOf('qwen3')
+    await convert(folder, form)
+    const target = join(dirname(folder), 'out')
+    const { graph } = await readTrainingGraph({ folder: target, runtime }, { rank: 2, alpha: 4 })
+    expect(graph.matrices.length).toBe(2 * 7)
+    const engine = await openTextEngine({ runtime, folder: target, slots: 1, intraOpThreads: 1 })
+    try {
+      const matrix = (length: number) => Float32Array.from({ length }, (_, at) => Math.sin(at + 1))
+      const sizes = { rank: 2, scale: 1, inSize: 48, outSize: 32 }
+      const low = { ...sizes, a: matrix(2 * 48), b: matrix(32 * 2) }
+      const modules = new Map([['model.layers.1.mlp.down_proj', low]])
+      const request = { promptTokenIds: [5, 6, 7, 8], maxNewTokens: 8 }
+      const plain = await generate(engine, request)
+      const adapter = await engine.fitAdapter({ modules })
+      const adapted = await generate(engine, { ...request, adapter })
+      expect(adapted.tokenIds).not.toEqual(plain.tokenIds)
+    } finally {
+      await engine.close()
     }
   })
 

@@ -73,7 +73,7 @@ const HOSTILE: readonly (readonly [
     ],
     'a family without its norms': [
       { architectures: ['LlamaForCausalLM'] },
-      'q_norm.weight has no place in a LlamaForCausalLM',
+      'k_norm.weight has no place in a LlamaForCausalLM',
     ],
     'a layer type of another kind': [
       { use_sliding_window: true, layer_types: ['chunked_attention', 'full_attention'] },

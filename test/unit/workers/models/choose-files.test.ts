@@ -150,3 +150,27 @@ describe('of a source', () => {
     )
   })
 })
+
+describe('of a checkpoint', () => {
+  const rest = ['config.json', 'tokenizer.json', 'chat_template.jinja']
+  const shards = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+  const index = 'model.safetensors.index.json'
+  const others = ['pytorch_model.bin', 'onnx/model.onnx', 'original/params.json', 'README.md']
+
+  it.each([
+    ['one file', ['model.safetensors'], ['model.safetensors']],
+    ['several and their index', [...shards, index], [...shards, index]],
+    ['its index before a whole', [...shards, index, 'model.safetensors'], [...shards, index]],
+  ])('takes weights in %s, configuration and tokenizer', (_, weights, expected) => {
+    const files = [...rest, ...others, ...weights].map((path) => ({ path, bytes: 10 }))
+    const chosen = chooseFiles(files, { options: {}, layout: 'checkpoint' })
+    expect(chosen.map(({ path }) => path)).toEqual([...rest, ...expected])
+  })
+
+  it('names the file that is missing', () => {
+    const files = others.map((path) => ({ path, bytes: 10 }))
+    expect(() => chooseFiles(files, { options: {}, layout: 'checkpoint' })).toThrow(
+      'there is no model.safetensors among its files',
+    )
+  })
+})
