@@ -49,10 +49,10 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 }
 
 const LAYERS_MAX = 1000
-const SIZE_MAX = 1 << 20
+const SIZE_MAX = 1 << 18
 const HEADS_MAX = 4096
 const VOCABULARY_MAX = 4_000_000
-const POSITIONS_MAX = 1 << 24
+const POSITIONS_MAX = 1 << 23
 
 /**
  * Reads what config.json says of a decoder. Throws `ModelLoadError` for architectures and settings

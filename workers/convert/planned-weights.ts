@@ -27,6 +27,9 @@ export interface PlannedWeights {
 /** Elements that are read at a time: 16 MB of 32 bits. */
 const PIECE_ELEMENTS = 1 << 22
 
+/** Elements of whole columns, for which all rows are read: 128 MB hold most matrices. */
+const COLUMN_ELEMENTS = 1 << 25
+
 /** A tensor as it is, element by element changed by `change`. */
 export function planTensor(
   source: Source,
@@ -56,8 +59,7 @@ export function planTransposed(
     source,
     bytes: storedBytes(outSize * inSize * bytes),
     async write(checkpoint, data) {
-      const values = await checkpoint.read(source.name)
-      const pieces = transposedRows(values, { outSize, inSize, type })
+      const pieces = readColumns(checkpoint, source, type)
       return [await data.append({ name, onnxType, dims: [inSize, outSize] }, pieces)]
     },
   }
@@ -106,27 +108,31 @@ export function planBlocks(
   }
 }
 
-/** A table that is computed. */
+/** A table that is computed, piece by piece. */
 export function planComputed(
   { name, dims, type }: { name: string; dims: readonly number[]; type: FloatType },
-  compute: () => Float32Array,
+  compute: () => Iterable<Float32Array>,
 ): PlannedWeights {
   const { onnxType, bytes } = ELEMENT_TYPES[type]
   return {
     source: undefined,
     bytes: storedBytes(countElements(dims) * bytes),
-    write: async (_checkpoint, data) => [
-      await data.append({ name, onnxType, dims }, [narrow(compute(), type)]),
-    ],
+    async write(_checkpoint, data) {
+      return [await data.append({ name, onnxType, dims }, narrowed(compute(), type))]
+    },
   }
 }
 
-/** Whole rows of a tensor, some at a time. */
-async function* readRows(
+function* narrowed(pieces: Iterable<Float32Array>, type: FloatType): Generator<Uint8Array> {
+  for (const piece of pieces) yield narrow(piece, type)
+}
+
+/** Whole rows of a tensor, some at a time, changed by `change`. */
+async function* readRows<Piece>(
   checkpoint: Checkpoint,
   { name, dims }: Source,
-  change: (values: Float32Array) => Uint8Array,
-): AsyncGenerator<Uint8Array> {
+  change: (values: Float32Array) => Piece,
+): AsyncGenerator<Piece> {
   const width = dims.at(-1) ?? 1
   const total = countElements(dims)
   const size = Math.max(1, Math.floor(PIECE_ELEMENTS / width)) * width
@@ -135,18 +141,24 @@ async function* readRows(
   }
 }
 
-function* transposedRows(
-  values: Float32Array,
-  { outSize, inSize, type }: { outSize: number; inSize: number; type: FloatType },
-): Generator<Uint8Array> {
-  const rowsMax = Math.max(1, Math.floor(PIECE_ELEMENTS / outSize))
-  for (let first = 0; first < inSize; first += rowsMax) {
-    const rows = Math.min(rowsMax, inSize - first)
-    const piece = new Float32Array(rows * outSize)
-    for (let column = 0; column < outSize; column += 1) {
-      const from = column * inSize + first
-      for (let row = 0; row < rows; row += 1) {
-        piece[row * outSize + column] = values[from + row] as number
+/** The columns of a matrix, one behind the other. All rows are read for each piece. */
+async function* readColumns(
+  checkpoint: Checkpoint,
+  source: Source,
+  type: FloatType,
+): AsyncGenerator<Uint8Array> {
+  const [outSize = 1, inSize = 1] = source.dims
+  const columnsMax = Math.max(1, Math.floor(COLUMN_ELEMENTS / outSize))
+  for (let first = 0; first < inSize; first += columnsMax) {
+    const columns = Math.min(columnsMax, inSize - first)
+    const piece = new Float32Array(columns * outSize)
+    let row = 0
+    for await (const values of readRows(checkpoint, source, (rows) => rows)) {
+      for (let from = first; from < values.length; from += inSize) {
+        for (let column = 0; column < columns; column += 1) {
+          piece[column * outSize + row] = values[from + column] as number
+        }
+        row += 1
       }
     }
     yield narrow(piece, type)

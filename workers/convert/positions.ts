@@ -3,7 +3,7 @@ import { int } from '#workers/graph/model.ts'
 import type { DecoderShape } from './decoder-shape.ts'
 import type { DecoderWriter } from './decoder-writer.ts'
 import { planComputed } from './planned-weights.ts'
-import { type Rotation, rotationTable } from './rotary.ts'
+import { type Rotation, rotationTable, tableRows } from './rotary.ts'
 
 /** GroupQueryAttention rotates heads of a multiple of this size. */
 const ROTATED_HEAD_STEP = 16
@@ -100,22 +100,12 @@ export class Positions {
     const names = [`cos_cache_${number}`, `sin_cache_${number}`] as const
     this.#tables.set(rotation, names)
     const { positions } = this.#shape
-    const { frequencies, factor, long } = rotation
-    const columns = frequencies.length
-    const dims = [positions + (long?.from ?? 0), columns]
+    const dims = [tableRows(rotation, positions), rotation.frequencies.length]
     const { type } = this.#writer.form
     for (const [index, of] of [Math.cos, Math.sin].entries()) {
-      this.#writer.weights.push(
-        planComputed({ name: names[index] as string, dims, type }, () => {
-          const first = rotationTable(frequencies, { rows: long?.from ?? positions, of, factor })
-          if (long === undefined) return first
-          const table = new Float32Array((positions + long.from) * columns)
-          table.set(first)
-          const rest = rotationTable(long.frequencies, { rows: positions, of, factor })
-          table.set(rest, first.length)
-          return table
-        }),
-      )
+      const shape = { name: names[index] as string, dims, type }
+      const pieces = () => rotationTable(rotation, { positions, of })
+      this.#writer.weights.push(planComputed(shape, pieces))
     }
     return names
   }

@@ -126,17 +126,37 @@ function originalPositions({ positions, settings }: RotaryParts): number {
   })
 }
 
-/** Cosines or sines of `rows` positions. Angles have 32 bits, as in the models' own code. */
-export function rotationTable(
+/** Positions of a table that are computed at a time. */
+const PIECE_ROWS = 4096
+
+/**
+ * The cosines or sines of all positions, piece by piece. With LongRoPE those of short texts come
+ * first, and behind them those of long ones. Angles have 32 bits, as in the models' own code.
+ */
+export function* rotationTable(
+  { frequencies, factor, long }: Rotation,
+  { positions, of }: { readonly positions: number; readonly of: (angle: number) => number },
+): Generator<Float32Array> {
+  yield* tablePieces(frequencies, { rows: long?.from ?? positions, of, factor })
+  if (long !== undefined) yield* tablePieces(long.frequencies, { rows: positions, of, factor })
+}
+
+/** Rows of `rotationTable`. */
+export function tableRows({ long }: Rotation, positions: number): number {
+  return positions + (long?.from ?? 0)
+}
+
+function* tablePieces(
   frequencies: Float32Array,
   { rows, of, factor }: { rows: number; of: (angle: number) => number; factor: number },
-): Float32Array {
+): Generator<Float32Array> {
   const width = frequencies.length
-  const table = new Float32Array(rows * width)
-  for (let row = 0; row < rows; row += 1) {
-    for (let pair = 0; pair < width; pair += 1) {
-      table[row * width + pair] = factor * of(Math.fround(row * (frequencies[pair] as number)))
+  for (let first = 0; first < rows; first += PIECE_ROWS) {
+    const piece = new Float32Array(Math.min(PIECE_ROWS, rows - first) * width)
+    for (let at = 0; at < piece.length; at += 1) {
+      const position = first + Math.floor(at / width)
+      piece[at] = factor * of(Math.fround(position * (frequencies[at % width] as number)))
     }
+    yield piece
   }
-  return table
 }
