@@ -3,20 +3,27 @@
     python make-noise-schedulers.py > noise-schedulers.json      (diffusers 0.42.1, torch 2.13)
 """
 
+import importlib
 import itertools
 import json
 
-import diffusers.schedulers.scheduling_euler_ancestral_discrete as ancestral_module
-import diffusers.schedulers.scheduling_lcm as lcm_module
 import numpy as np
 import torch
 from diffusers import (
     DDIMScheduler,
+    DDPMScheduler,
+    DEISMultistepScheduler,
     DPMSolverMultistepScheduler,
     EulerAncestralDiscreteScheduler,
     EulerDiscreteScheduler,
+    HeunDiscreteScheduler,
+    KDPM2AncestralDiscreteScheduler,
+    KDPM2DiscreteScheduler,
     LCMScheduler,
+    LMSDiscreteScheduler,
     PNDMScheduler,
+    TCDScheduler,
+    UniPCMultistepScheduler,
 )
 
 VALUES = 4
@@ -44,8 +51,9 @@ def record(scheduler_class: type, steps: int, config: dict) -> dict:
         prediction, noise, clean = draw(), draw(), draw()
         noised = scheduler.add_noise(clean, noise, timestep.reshape(1))
         # Those that draw noise themselves get the recorded one.
-        lcm_module.randn_tensor = ancestral_module.randn_tensor = lambda *_args, **_kwargs: noise
-        latents = scheduler.step(prediction, timestep, latents).prev_sample
+        importlib.import_module(scheduler_class.__module__).randn_tensor = lambda *_args, **_kwargs: noise[None, :, None]
+        # Some solvers take their sums over a batch of images with channels.
+        latents = scheduler.step(prediction[None, :, None], timestep, latents[None, :, None]).prev_sample[0, :, 0]
         case["moves"].append(
             {
                 "scaled": scaled.tolist(),
@@ -101,4 +109,46 @@ def cases() -> list[dict]:
     return found
 
 
-print(json.dumps(cases()))
+def more_cases() -> list[dict]:
+    found = []
+    base = {"num_train_timesteps": 1000, "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    spacings = (("epsilon", "leading"), ("v_prediction", "trailing"), ("epsilon", "linspace"))
+    everywhere = (HeunDiscreteScheduler, LMSDiscreteScheduler, KDPM2DiscreteScheduler, KDPM2AncestralDiscreteScheduler, DDPMScheduler, UniPCMultistepScheduler, DEISMultistepScheduler)
+    for scheduler_class, (prediction, spacing) in itertools.product(everywhere, spacings):
+        offset = 1 if spacing == "leading" else 0
+        config = base | {"prediction_type": prediction, "timestep_spacing": spacing, "steps_offset": offset}
+        found.append(record(scheduler_class, 6, config))
+    curved = (EulerDiscreteScheduler, HeunDiscreteScheduler, LMSDiscreteScheduler, KDPM2DiscreteScheduler, KDPM2AncestralDiscreteScheduler, UniPCMultistepScheduler, DEISMultistepScheduler)
+    for scheduler_class in curved:
+        found.append(record(scheduler_class, 5, base | {"use_karras_sigmas": True}))
+        found.append(record(scheduler_class, 5, base | {"use_exponential_sigmas": True}))
+    for scheduler_class in (*curved, DPMSolverMultistepScheduler):
+        found.append(record(scheduler_class, 5, base | {"use_beta_sigmas": True}))
+    stochastic = {"algorithm_type": "sde-dpmsolver++"}
+    for scheduler_class, steps, config in (
+        (EulerDiscreteScheduler, 4, {"final_sigmas_type": "sigma_min"}),
+        (HeunDiscreteScheduler, 4, {"clip_sample": True, "prediction_type": "sample"}),
+        (LMSDiscreteScheduler, 4, {"prediction_type": "sample"}),
+        (DDPMScheduler, 4, {"variance_type": "fixed_large", "clip_sample": False}),
+        (DDPMScheduler, 4, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}),
+        (DPMSolverMultistepScheduler, 5, stochastic),
+        (DPMSolverMultistepScheduler, 5, stochastic | {"use_karras_sigmas": True}),
+        (DPMSolverMultistepScheduler, 5, stochastic | {"final_sigmas_type": "sigma_min", "solver_order": 1}),
+        (DPMSolverMultistepScheduler, 5, {"use_exponential_sigmas": True}),
+        (UniPCMultistepScheduler, 6, {"solver_order": 3}),
+        (UniPCMultistepScheduler, 5, {"solver_order": 1}),
+        (UniPCMultistepScheduler, 6, {"solver_type": "bh1", "final_sigmas_type": "sigma_min", "disable_corrector": [1]}),
+        (UniPCMultistepScheduler, 5, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}),
+        (UniPCMultistepScheduler, 5, {"final_sigmas_type": "sigma_min", "lower_order_final": False, "prediction_type": "sample"}),
+        (DEISMultistepScheduler, 6, {"solver_order": 3}),
+        (DEISMultistepScheduler, 5, {"solver_order": 1, "prediction_type": "sample"}),
+        (DEISMultistepScheduler, 16, {"solver_order": 3}),
+        (TCDScheduler, 4, {}),
+        (TCDScheduler, 2, {"prediction_type": "v_prediction"}),
+        (TCDScheduler, 4, {"prediction_type": "sample"}),
+    ):
+        found.append(record(scheduler_class, steps, base | config))
+    return found
+
+
+print(json.dumps(cases() + more_cases()))

@@ -100,7 +100,7 @@ export async function openPipeline(options: {
     },
     trainSteps,
     stepsOf: (steps, strength) =>
-      createNoiseScheduler(files.scheduler, steps).timesteps.length - firstStep(steps, strength),
+      callsLeft(createNoiseScheduler(files.scheduler, steps), steps, strength),
     drawLatents: (request, tools) => counted(() => drawLatents(parts, request, tools)),
     draw: (request, tools) =>
       counted(async () => {
@@ -128,7 +128,7 @@ async function drawLatents(
   const noise = request.startNoise ?? normalNoise({ seed, image, draw: 0 }, length)
   const condition = await conditionOf(parts, request, signal)
   const clean = source && (await networks.encodeImage(toVolume(source.pixels), signal))
-  const first = source === undefined ? 0 : firstStep(steps, source.strength)
+  const first = source === undefined ? 0 : firstCall(scheduler, steps, source.strength)
   let latents = startLatents(scheduler, noise, clean, first)
   const mask = source?.mask && shrinkMask(source.mask, files.latentSize)
   const extra = await inpaintingChannels(parts, source, signal)
@@ -150,8 +150,14 @@ async function drawLatents(
   return latents
 }
 
-function firstStep(steps: number, strength: number): number {
-  return Math.min(steps - 1, steps - Math.min(steps, Math.floor(steps * strength)))
+function callsLeft(scheduler: NoiseScheduler, steps: number, strength: number): number {
+  return scheduler.timesteps.length - firstCall(scheduler, steps, strength)
+}
+
+/** The run of the U-Net with which the share of the steps that `strength` asks for begins. */
+function firstCall(scheduler: NoiseScheduler, steps: number, strength: number): number {
+  const first = Math.min(steps - 1, steps - Math.min(steps, Math.floor(steps * strength)))
+  return first * (scheduler.callsPerStep ?? 1)
 }
 
 function startLatents(

@@ -11,7 +11,11 @@ interface DefaultsRow extends StepDefaults {
 // Distilled models need few steps and were trained without guidance (Luo et al. 2023; Sauer et al.
 // 2023).
 const ROWS: readonly DefaultsRow[] = [
-  { fits: ({ _class_name: name }) => name === 'LCMScheduler', steps: 4, guidance: 1 },
+  {
+    fits: ({ _class_name: name }) => name === 'LCMScheduler' || name === 'TCDScheduler',
+    steps: 4,
+    guidance: 1,
+  },
   {
     fits: ({ _class_name: name, timestep_spacing: spacing }) =>
       name === 'EulerDiscreteScheduler' && spacing === 'trailing',

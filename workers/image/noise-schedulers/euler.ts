@@ -1,4 +1,5 @@
 import { noiseLevels, spacedTimesteps } from './betas.ts'
+import { sigmaCurve, timestepOf } from './levels.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
 /**
@@ -6,7 +7,7 @@ import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
  * x ← x + (σ_{i+1} − σ_i) · (x − x₀) / σ_i, where σ = √((1 − ᾱ) / ᾱ).
  */
 export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
-  return { ...planLevels(config, steps), step: stepOf(config, steps, () => 0) }
+  return createSingleStep(config, steps, () => 0)
 }
 
 /**
@@ -14,50 +15,92 @@ export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseS
  * the next level and then adds fresh noise up to it.
  */
 export function createEulerAncestral(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
-  const freshShare = (from: number, to: number) =>
-    Math.sqrt((to ** 2 * (from ** 2 - to ** 2)) / from ** 2)
-  return { ...planLevels(config, steps), step: stepOf(config, steps, freshShare) }
+  return createSingleStep(config, steps, ancestralShare)
 }
 
-function sigmasOf(config: NoiseSchedulerConfig, timesteps: readonly number[]): number[] {
-  const allSigmas = noiseLevels(config)
-  return [...timesteps.map((t) => interpolate(allSigmas, t)), 0]
+/** The fresh noise after an ancestral step from one level to the next. */
+export function ancestralShare(from: number, to: number): number {
+  return Math.sqrt((to ** 2 * (from ** 2 - to ** 2)) / from ** 2)
 }
 
-function planLevels(config: NoiseSchedulerConfig, steps: number): Omit<NoiseScheduler, 'step'> {
+/** Levels of the schedulers whose latents grow with the noise: x = clean + σ · noise. */
+interface SigmaPlan {
+  readonly timesteps: readonly number[]
+  /** One more than the timesteps: the last step ends there. */
+  readonly sigmas: readonly number[]
+  readonly initNoiseSigma: number
+  /** The trained levels, by timestep. */
+  readonly trained: Float64Array
+}
+
+/** The levels of a configuration for a number of steps. */
+export function planSigmas(config: NoiseSchedulerConfig, steps: number): SigmaPlan {
+  const trained = noiseLevels(config)
   // Unlike DDIM's, these may lie between two trained timesteps.
-  const timesteps = spacedTimesteps(config, steps, Math.fround)
-  const sigmas = sigmasOf(config, timesteps)
+  const spaced = spacedTimesteps(config, steps, Math.fround)
+  const between = spaced.map((t) => interpolate(trained, t))
+  const isTrained = config.sigmaCurve === 'trained'
+  const ends = { high: between[0] as number, low: between.at(-1) as number }
+  const sigmas = isTrained ? between : sigmaCurve(config.sigmaCurve, ends, steps)
   const largest = Math.max(...sigmas)
-  const sigmaAt = (index: number) => sigmas[index] as number
   return {
-    timesteps,
+    timesteps: isTrained ? spaced : sigmas.map((sigma) => timestepOf(sigma, trained)),
+    sigmas: [...sigmas, config.finalSigmasType === 'zero' ? 0 : (trained[0] as number)],
     initNoiseSigma: config.timestepSpacing === 'leading' ? Math.sqrt(largest ** 2 + 1) : largest,
-    scaleInput(latents, index) {
-      const scale = 1 / Math.sqrt(sigmaAt(index) ** 2 + 1)
-      return latents.map((value) => value * scale)
-    },
-    addNoise: (clean, noise, index) =>
-      clean.map((value, i) => value + sigmaAt(index) * (noise[i] as number)),
+    trained,
   }
 }
 
+/** Scales latents for the U-Net, by the level of each of its runs. */
+export function scaleBy(sigmas: readonly number[]): NoiseScheduler['scaleInput'] {
+  return (latents, index) => {
+    const scale = 1 / Math.sqrt((sigmas[index] as number) ** 2 + 1)
+    return latents.map((value) => value * scale)
+  }
+}
+
+/** Adds noise of the level before each run of the U-Net. */
+export function noiseBy(sigmas: readonly number[]): NoiseScheduler['addNoise'] {
+  return (clean, noise, index) =>
+    clean.map((value, i) => value + (sigmas[index] as number) * (noise[i] as number))
+}
+
+/** The direction away from the clean latents, (x − x₀) / σ. */
+export function slopeOf(
+  config: NoiseSchedulerConfig,
+  prediction: Float32Array,
+  latents: Float32Array,
+  sigma: number,
+): Float32Array {
+  const { clipSample, clipSampleRange: range } = config
+  return latents.map((sample, i) => {
+    const clean = cleanOf(config, prediction[i] as number, sample, sigma)
+    return (sample - (clipSample ? Math.max(-range, Math.min(range, clean)) : clean)) / sigma
+  })
+}
+
 /** `freshShare` is the noise added after a step from one level to the next. */
-function stepOf(
+function createSingleStep(
   config: NoiseSchedulerConfig,
   steps: number,
   freshShare: (from: number, to: number) => number,
-): NoiseScheduler['step'] {
-  const sigmas = sigmasOf(config, spacedTimesteps(config, steps, Math.fround))
-  return (prediction, latents, index, noise) => {
-    const [from, to] = [sigmas[index] as number, sigmas[index + 1] as number]
-    const share = freshShare(from, to)
-    const change = Math.sqrt(to ** 2 - share ** 2) - from
-    const fresh = share === 0 ? undefined : noise()
-    return latents.map((sample, i) => {
-      const clean = cleanOf(config, prediction[i] as number, sample, from)
-      return sample + ((sample - clean) / from) * change + share * (fresh?.[i] ?? 0)
-    })
+): NoiseScheduler {
+  const { timesteps, sigmas, initNoiseSigma } = planSigmas(config, steps)
+  return {
+    timesteps,
+    initNoiseSigma,
+    scaleInput: scaleBy(sigmas),
+    addNoise: noiseBy(sigmas),
+    step(prediction, latents, index, noise) {
+      const [from, to] = [sigmas[index] as number, sigmas[index + 1] as number]
+      const share = freshShare(from, to)
+      const change = Math.sqrt(to ** 2 - share ** 2) - from
+      const fresh = share === 0 ? undefined : noise()
+      const slope = slopeOf(config, prediction, latents, from)
+      return latents.map(
+        (sample, i) => sample + (slope[i] as number) * change + share * (fresh?.[i] ?? 0),
+      )
+    },
   }
 }
 

@@ -12,7 +12,7 @@ const TIMESTEP_SCALING = 10
  */
 export function createLcm(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const alphas = cumulativeAlphas(config)
-  const timesteps = lcmTimesteps(config, steps)
+  const timesteps = distilledTimesteps(config, steps)
   const alphaAt = (index: number) => alphas[timesteps[index] as number] as number
   return {
     timesteps,
@@ -34,7 +34,7 @@ export function createLcm(config: NoiseSchedulerConfig, steps: number): NoiseSch
 }
 
 /** Evenly chosen from the timesteps that the distillation visited, highest first. */
-function lcmTimesteps(config: NoiseSchedulerConfig, steps: number): number[] {
+export function distilledTimesteps(config: NoiseSchedulerConfig, steps: number): number[] {
   const count = Math.max(config.originalInferenceSteps, steps)
   const stride = Math.floor(config.numTrainTimesteps / count)
   const visited = Array.from({ length: count }, (_, i) => (i + 1) * stride - 1).reverse()

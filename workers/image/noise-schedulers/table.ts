@@ -1,9 +1,15 @@
 import { createDdim } from './ddim.ts'
+import { createDdpm } from './ddpm.ts'
+import { createDeis } from './deis.ts'
 import { createDpmSolver } from './dpm-solver.ts'
 import { createEuler, createEulerAncestral } from './euler.ts'
 import { createLcm } from './lcm.ts'
+import { createLms } from './lms.ts'
 import { createPndm } from './pndm.ts'
+import { createTcd } from './tcd.ts'
+import { createHeun, createKdpm2, createKdpm2Ancestral } from './two-calls.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
+import { createUniPc } from './unipc.ts'
 
 interface Row {
   readonly create: (config: NoiseSchedulerConfig, steps: number) => NoiseScheduler
@@ -15,9 +21,17 @@ interface Row {
   readonly only?: Readonly<Record<string, readonly unknown[]>>
 }
 
+const CURVES = ['use_karras_sigmas', 'use_exponential_sigmas', 'use_beta_sigmas']
+const UNREAD = ['rescale_betas_zero_snr', 'thresholding', 'final_sigmas_type']
+const KDPM2: Omit<Row, 'create'> = {
+  defaults: { timestep_spacing: 'linspace', beta_start: 0.00085, beta_end: 0.012 },
+  ignores: [...UNREAD, 'clip_sample'],
+  only: { prediction_type: ['epsilon', 'v_prediction'] },
+}
+
 // Class names as written in `scheduler_config.json`.
 const ROWS: Readonly<Record<string, Row>> = {
-  DDIMScheduler: { create: createDdim, defaults: { clip_sample: true } },
+  DDIMScheduler: { create: createDdim, defaults: { clip_sample: true }, ignores: CURVES },
   PNDMScheduler: {
     create: createPndm,
     defaults: { set_alpha_to_one: false },
@@ -29,10 +43,8 @@ const ROWS: Readonly<Record<string, Row>> = {
     defaults: { timestep_spacing: 'linspace' },
     ignores: ['clip_sample', 'thresholding'],
     only: {
-      use_karras_sigmas: [false],
       timestep_type: ['discrete'],
       interpolation_type: ['linear'],
-      final_sigmas_type: ['zero'],
       sigma_min: [],
       sigma_max: [],
     },
@@ -40,7 +52,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   EulerAncestralDiscreteScheduler: {
     create: createEulerAncestral,
     defaults: { timestep_spacing: 'linspace' },
-    ignores: ['clip_sample', 'thresholding'],
+    ignores: ['clip_sample', 'thresholding', ...CURVES, 'final_sigmas_type'],
     only: { prediction_type: ['epsilon', 'v_prediction'] },
   },
   DPMSolverMultistepScheduler: {
@@ -48,7 +60,7 @@ const ROWS: Readonly<Record<string, Row>> = {
     defaults: { timestep_spacing: 'linspace' },
     ignores: ['clip_sample'],
     only: {
-      algorithm_type: ['dpmsolver++'],
+      algorithm_type: ['dpmsolver++', 'sde-dpmsolver++'],
       solver_type: ['midpoint'],
       solver_order: [1, 2],
       use_lu_lambdas: [false],
@@ -62,13 +74,58 @@ const ROWS: Readonly<Record<string, Row>> = {
     defaults: { beta_start: 0.00085, beta_end: 0.012, beta_schedule: 'scaled_linear' },
     only: { timestep_scaling: [10] },
   },
+  TCDScheduler: {
+    create: createTcd,
+    defaults: { beta_start: 0.00085, beta_end: 0.012, beta_schedule: 'scaled_linear' },
+    ignores: ['clip_sample', 'thresholding'],
+  },
+  DDPMScheduler: {
+    create: createDdpm,
+    defaults: { clip_sample: true },
+    ignores: ['set_alpha_to_one'],
+    only: { variance_type: ['fixed_small', 'fixed_large'] },
+  },
+  LMSDiscreteScheduler: {
+    create: createLms,
+    defaults: { timestep_spacing: 'linspace' },
+    ignores: [...UNREAD, 'clip_sample'],
+  },
+  HeunDiscreteScheduler: {
+    create: createHeun,
+    defaults: { timestep_spacing: 'linspace', beta_start: 0.00085, beta_end: 0.012 },
+    ignores: UNREAD,
+  },
+  KDPM2DiscreteScheduler: { create: createKdpm2, ...KDPM2 },
+  KDPM2AncestralDiscreteScheduler: { create: createKdpm2Ancestral, ...KDPM2 },
+  UniPCMultistepScheduler: {
+    create: createUniPc,
+    defaults: { timestep_spacing: 'linspace' },
+    ignores: ['clip_sample'],
+    only: {
+      predict_x0: [true],
+      solver_order: [1, 2, 3],
+      solver_p: [],
+      use_flow_sigmas: [false],
+      use_dynamic_shifting: [false],
+      sigma_min: [],
+      sigma_max: [],
+    },
+  },
+  DEISMultistepScheduler: {
+    create: createDeis,
+    defaults: { timestep_spacing: 'linspace', final_sigmas_type: 'sigma_min' },
+    ignores: ['clip_sample', 'rescale_betas_zero_snr', 'final_sigmas_type'],
+    only: {
+      solver_order: [1, 2, 3],
+      use_flow_sigmas: [false],
+      use_dynamic_shifting: [false],
+    },
+  },
 }
 // For every class that does not ignore them.
 const ONLY: Readonly<Record<string, readonly unknown[]>> = {
   thresholding: [false],
   trained_betas: [],
-  use_exponential_sigmas: [false],
-  use_beta_sigmas: [false],
 }
 // Without it, steps need the Runge-Kutta warm-up, which is not implemented.
 const REQUIRED = 'skip_prk_steps'
@@ -81,6 +138,8 @@ export function createNoiseScheduler(
   return rowOf(config).create(parseNoiseSchedulerConfig(config), steps)
 }
 
+// The classes that visit whole timesteps on the curve of Karras.
+const ROUNDING = /^KDPM2/
 const TRAIN_TIMESTEPS_MAX = 100_000 // published models have 1,000
 
 /** Fills in diffusers' defaults for absent settings. */
@@ -118,7 +177,12 @@ function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedul
     rescaleBetasZeroSnr: flag('rescale_betas_zero_snr', false),
     clipSample: flag('clip_sample', false),
     clipSampleRange: number('clip_sample_range', 1),
-    useKarrasSigmas: flag('use_karras_sigmas', false),
+    sigmaCurve: curveOf(raw),
+    roundsTimesteps: ROUNDING.test(String(given._class_name)) && curveOf(raw) === 'karras',
+    algorithmType: raw.algorithm_type === 'sde-dpmsolver++' ? 'sde-dpmsolver++' : 'dpmsolver++',
+    solverType: raw.solver_type === 'bh1' ? 'bh1' : 'bh2',
+    disableCorrector: Array.isArray(raw.disable_corrector) ? raw.disable_corrector : [],
+    varianceType: raw.variance_type === 'fixed_large' ? 'fixed_large' : 'fixed_small',
     solverOrder: number('solver_order', 2),
     lowerOrderFinal: flag('lower_order_final', true),
     eulerAtFinal: flag('euler_at_final', false),
@@ -146,6 +210,15 @@ function refuseOthers(
       )
     }
   }
+}
+
+function curveOf(raw: Record<string, unknown>): NoiseSchedulerConfig['sigmaCurve'] {
+  const curves = (['karras', 'exponential', 'beta'] as const).filter(
+    (curve) => raw[`use_${curve}_sigmas`] === true,
+  )
+  const [curve = 'trained', other] = curves
+  if (other === undefined) return curve
+  throw new Error(`scheduler_config.json: use_${other}_sigmas excludes use_${curve}_sigmas`)
 }
 
 function oneOf<const T extends string>(

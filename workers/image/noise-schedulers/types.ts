@@ -11,13 +11,23 @@ export interface NoiseSchedulerConfig {
   readonly rescaleBetasZeroSnr: boolean
   readonly clipSample: boolean
   readonly clipSampleRange: number
-  /** DPM-Solver: noise levels after Karras et al. 2022 instead of evenly spaced timesteps. */
-  readonly useKarrasSigmas: boolean
-  /** DPM-Solver: the number of predictions that a step extrapolates from, 1 or 2. */
+  /** Noise levels of evenly spaced timesteps (`trained`), or along a curve between their ends. */
+  readonly sigmaCurve: 'trained' | 'karras' | 'exponential' | 'beta'
+  /** KDPM2: curves visit the nearest trained timesteps at the start of a step. */
+  readonly roundsTimesteps: boolean
+  /** DPM-Solver: the stochastic one adds fresh noise in each step. */
+  readonly algorithmType: 'dpmsolver++' | 'sde-dpmsolver++'
+  /** UniPC: the function B of the step size. */
+  readonly solverType: 'bh1' | 'bh2'
+  /** UniPC: steps that are not corrected. */
+  readonly disableCorrector: readonly unknown[]
+  /** DDPM: the variance of the fresh noise. */
+  readonly varianceType: 'fixed_small' | 'fixed_large'
+  /** The number of predictions that a step extrapolates from, 1 to 3. */
   readonly solverOrder: number
   readonly lowerOrderFinal: boolean
   readonly eulerAtFinal: boolean
-  /** DPM-Solver: the level at which the last step ends. */
+  /** The level at which the last step ends. */
   readonly finalSigmasType: 'zero' | 'sigma_min'
   /** LCM: the number of steps of the model's distillation. */
   readonly originalInferenceSteps: number
@@ -32,6 +42,8 @@ export interface NoiseScheduler {
    * Timesteps in the order of the loop, as inputs of the U-Net; some schedulers visit one twice.
    */
   readonly timesteps: readonly number[]
+  /** Timesteps for each step of the request; 1 if absent. */
+  readonly callsPerStep?: number
   /** Standard deviation of the initial latents. */
   readonly initNoiseSigma: number
   /** The latents scaled for the U-Net at step `index`. */
