@@ -221,3 +221,49 @@ it.each(['jpeg', 'webp'] as const)('writes %s files of the asked quality', async
   expect((await sharp(small?.files[0]).metadata()).format).toBe(format)
   expect(small?.files[0]?.length).toBeLessThan(large?.files[0]?.length ?? 0)
 })
+
+describe('noise schedulers', () => {
+  const drawWith = async (scheduler: Record<string, unknown>, image: number) => {
+    const own = await openPipeline({ runtime, folder: FOLDER, scheduler })
+    const steps: number[] = []
+    const source = {
+      pixels: {
+        data: new Uint8Array(3 * own.nativeSize ** 2).fill(90),
+        width: own.nativeSize,
+        height: own.nativeSize,
+      },
+      strength: 0.5,
+    }
+    const common = { prompt: 'a cat', negativePrompt: '', seed: 7, steps: 4, guidance: 1 }
+    const tools = {
+      signal: new AbortController().signal,
+      onStep: (step: number) => steps.push(step),
+    }
+    const latents = await own.drawLatents({ ...common, image, source }, tools)
+    return { latents, steps, expected: own.stepsOf(4, 0.5) }
+  }
+
+  it.each([
+    ['HeunDiscreteScheduler', 3],
+    ['KDPM2AncestralDiscreteScheduler', 3],
+    ['UniPCMultistepScheduler', 2],
+    ['LMSDiscreteScheduler', 2],
+    ['TCDScheduler', 2],
+    ['DDPMScheduler', 2],
+  ])(
+    '%s draws each image from the seed alone, in %i runs for half the strength',
+    async (name, runsWanted) => {
+      const scheduler = { _class_name: name, beta_start: 0.00085, beta_end: 0.012 }
+      const [first, again, other] = [
+        await drawWith(scheduler, 0),
+        await drawWith(scheduler, 0),
+        await drawWith(scheduler, 1),
+      ]
+      expect(first.steps).toHaveLength(runsWanted)
+      expect(first.expected).toBe(runsWanted)
+      expect(first.latents.every(Number.isFinite)).toBe(true)
+      expect(again.latents).toEqual(first.latents)
+      expect(other.latents).not.toEqual(first.latents)
+    },
+  )
+})
