@@ -15,7 +15,9 @@ it.each([
   ['what is stated', 10, { epochs: 2, batchSize: 3 }, { epochs: 2, batchSize: 3 }],
 ])('settles epochs and batch size for %s', (_name, count, stated, settled) => {
   const hyperparameters = { ...OPEN, ...stated }
-  expect(settle({ hyperparameters, epochsMax: 50 }, examples(count), [module(2048)])).toMatchObject(settled)
+  expect(settle({ hyperparameters, epochsMax: 50 }, examples(count), [module(2048)])).toMatchObject(
+    settled,
+  )
 })
 
 it('decides no more epochs than the limit', () => {
@@ -32,6 +34,9 @@ it.each([
   [64, 2, 6e-3],
 ])('at width %i a multiplier of %s is the learning rate %f', (width, multiplier, rate) => {
   const hyperparameters = { ...OPEN, learningRateMultiplier: multiplier }
-  const { learningRate } = settle({ hyperparameters, epochsMax: 50 }, examples(100), [module(width), module(4096)])
+  const { learningRate } = settle({ hyperparameters, epochsMax: 50 }, examples(100), [
+    module(width),
+    module(4096),
+  ])
   expect(learningRate).toBeCloseTo(rate, 9)
 })
