@@ -6,6 +6,7 @@ import {
   REASONING_FORMATS,
   type ReasoningFormatName,
 } from './contracts/answer-formats.ts'
+import { isRecord } from './json.ts'
 
 /** Settings of one model; each is optional and read by its engine. */
 export interface ModelOptions {
@@ -34,12 +35,17 @@ export interface ModelOptions {
   readonly toolParser?: CallFormatName
   /** How the model marks its reasoning; `none` leaves it in the text. */
   readonly reasoningParser?: ReasoningFormatName | 'none'
+  /** The category of moderation that each label of a classifier means; null for harmless ones. */
+  readonly categories?: Readonly<Record<string, string | null>>
   /** Jobs that may wait in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
 
-/** The engine that reads an option. Rerankers have the kind `embedding` but read fewer options. */
-type OptionReader = ModelKind | 'rerank'
+/**
+ * The engine that reads an option. Rerankers and classifiers have the kind `embedding` but read
+ * other options.
+ */
+type OptionReader = ModelKind | 'rerank' | 'classify'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
@@ -66,12 +72,12 @@ const text = { must: 'must be a string', holds: (value: unknown) => typeof value
 const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   slots: count(1, 4096),
   maxContextTokens: {
-    readers: ['completion', 'embedding', 'rerank'],
+    readers: ['completion', 'embedding', 'rerank', 'classify'],
     ...count(1, 10_000_000),
   },
-  maxBatchTokens: { readers: ['embedding', 'rerank'], ...count(1, 10_000_000) },
+  maxBatchTokens: { readers: ['embedding', 'rerank', 'classify'], ...count(1, 10_000_000) },
   onnxFile: {
-    readers: ['completion', 'embedding', 'rerank', 'audio', 'speech'],
+    readers: ['completion', 'embedding', 'rerank', 'classify', 'audio', 'speech'],
     must: 'must be the name of a file without its folder, such as "model_quantized"',
     holds: (value) => typeof value === 'string' && /^[\w+-][\w.+-]{0,199}$/.test(value),
   },
@@ -96,6 +102,13 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   reasoningParser: {
     readers: ['completion'],
     ...choice(...Object.keys(REASONING_FORMATS), 'none'),
+  },
+  categories: {
+    readers: ['classify'],
+    must: 'must name a category, or null, for labels of the model',
+    holds: (value) =>
+      isRecord(value) &&
+      Object.values(value).every((name) => name === null || typeof name === 'string'),
   },
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }
@@ -127,6 +140,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   completion: 'models of texts',
   embedding: 'models of embeddings',
   rerank: 'rerankers',
+  classify: 'classifiers',
   image: 'models of images',
   audio: 'models of speech',
   speech: 'voices',

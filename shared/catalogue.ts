@@ -93,11 +93,13 @@ const MODEL_KEYS = [
 const ADAPTER_KEYS = ['id', 'source', 'aliases']
 const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
-  embedding: ['embedding', 'rerank'],
+  embedding: ['embedding', 'rerank', 'classify'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
 }
+/** Capabilities that make a model of embeddings one of something else. */
+const SINGLE_TASKS = ['rerank', 'classify'] as const
 // A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
 const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/
@@ -163,7 +165,6 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
       `models.json: ${path}.capabilities: "${unknown}" is not one of a model of kind ${kind}: ${known}`,
     )
   }
-  const isReranker = capabilities.includes('rerank')
   return {
     id: checkName(text(record, 'id', path), `${path}.id`),
     kind,
@@ -175,7 +176,7 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
     options: parseOptions(
       asRecord(record.options === undefined ? {} : record.options, `${path}.options`),
       {
-        kind: isReranker ? 'rerank' : kind,
+        kind: SINGLE_TASKS.find((task) => capabilities.includes(task)) ?? kind,
         path: `${path}.options`,
       },
     ),

@@ -24,6 +24,12 @@ import { getImageModel, inlineImages } from './images/image-answer.ts'
 import { commonInput, GENERATION_BODY, type GenerationBody } from './images/image-request.ts'
 import { messageGeneration } from './messages/messages.ts'
 import { MESSAGES_BODY, type MessagesBody } from './messages/messages-body.ts'
+import {
+  MODERATION_BODY,
+  type ModerationBody,
+  moderatingJob,
+  presentModeration,
+} from './moderations/moderations.ts'
 import { type RequestImages, withImages } from './request-images.ts'
 import { rankingJob } from './rerank/rank.ts'
 import { presentRanking, RERANK_BODY, type RerankBody, rerankRanking } from './rerank/rerank.ts'
@@ -115,6 +121,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     plan: (services, asked) => embeddingPlan(services, asked),
   },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
+  '/v1/moderations': { schema: MODERATION_BODY, plan: moderationPlan },
   '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
   '/v1/messages': {
     schema: MESSAGES_BODY,
@@ -202,6 +209,18 @@ async function embeddingPlan(
     present: ({ result, usage }) => {
       if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })
+    },
+  }
+}
+
+async function moderationPlan(services: Needs, { caller, body }: Line): Promise<Plan> {
+  const { model, input } = await moderatingJob(services, caller, body as ModerationBody)
+  return {
+    ...({ kind: 'embedding', model, input } as const),
+    present({ result }) {
+      if (!('labels' in result)) throw new Error('a moderation was answered otherwise')
+      const id = freshHead(services.clock).newId('modr-')
+      return presentModeration({ id, model, result })
     },
   }
 }

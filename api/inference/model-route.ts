@@ -152,8 +152,8 @@ interface ModelNeed {
   readonly kind: QueueKind
   /** The capability that the catalogue must list; any when absent. */
   readonly capability?: string
-  /** A capability that excludes the model. */
-  readonly without?: string
+  /** Capabilities that exclude the model. */
+  readonly without?: readonly string[]
   /** As the client knows it, such as `v1/edits`. */
   readonly endpoint: string
 }
@@ -177,13 +177,13 @@ export async function getCapableModel(
   need: ModelNeed,
 ): Promise<CatalogueModel> {
   const model = await getModel(models, caller, need.name)
-  const { kind, capability, without, endpoint } = need
+  const { kind, capability, without = [], endpoint } = need
   if (model.kind !== kind) throw unsuitable(model, endpoint)
   const can = (name: string): boolean => model.capabilities.includes(name)
   const listed = LISTED_FOR[endpoint]
   const isListed = listed === undefined || model.capabilities.length === 0 || can(listed)
   const isAble = isListed && (capability === undefined || can(capability))
-  if (isAble && (without === undefined || !can(without))) return model
+  if (isAble && !without.some(can)) return model
   throw failure.notFound(
     `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,
     { param: 'model' },

@@ -15,6 +15,8 @@ import { registerImageForms, registerImageGenerations } from './images/images.ts
 import { registerKeys } from './keys.ts'
 import { registerMessages } from './messages/messages.ts'
 import { registerModels } from './models.ts'
+import { registerClassify } from './moderations/classify.ts'
+import { registerModerations } from './moderations/moderations.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
 import { registerResponses } from './responses/responses.ts'
@@ -39,6 +41,8 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerEdits(app, services)
     registerEmbeddings(app, services)
     registerRerank(app, services)
+    registerModerations(app, services)
+    if (serves('vllm')) registerClassify(app, services)
     if (serves('rerank')) registerScore(app, services)
     registerSearch(app, services)
     registerImageGenerations(app, services)

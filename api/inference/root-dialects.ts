@@ -2,6 +2,7 @@ import type { FastifyPluginAsync } from 'fastify'
 
 import type { Dialect } from '#shared/config/inference.ts'
 
+import { registerClassify } from './moderations/classify.ts'
 import { registerCohereRerank } from './rerank/cohere.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
@@ -21,6 +22,7 @@ export function rootDialects(services: InferenceServices, version: string): Fast
     }
     if (!serves('vllm')) return
     registerTokenize(app, services, 'AtRoot')
+    registerClassify(app, services, 'createClassificationAtRoot')
     app.get('/version', {
       config: { scope: 'any' },
       schema: {

@@ -22,8 +22,19 @@ export interface RerankInput {
   readonly documents: readonly string[]
 }
 
+/** Probabilities of a classifier's labels. */
+export interface ClassifyInput {
+  readonly task: 'classify'
+  readonly texts: readonly string[]
+  /**
+   * A text beyond the context is refused, or cut, or read in parts of which each label has the
+   * highest probability.
+   */
+  readonly excess: 'refuse' | 'cut' | 'split'
+}
+
 /** The inputs of an embedding queue. */
-export type EmbeddingInput = EmbedInput | RerankInput
+export type EmbeddingInput = EmbedInput | RerankInput | ClassifyInput
 
 /** The results of an embedding queue. */
 export type EmbeddingResult =
@@ -37,4 +48,10 @@ export type EmbeddingResult =
       readonly task: 'rerank'
       /** Relevance from 0 to 1, in document order. */
       readonly scores: readonly number[]
+    }
+  | {
+      readonly task: 'classify'
+      readonly labels: readonly string[]
+      /** For each text the probability of each label. */
+      readonly probabilities: readonly (readonly number[])[]
     }

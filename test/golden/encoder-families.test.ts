@@ -3,6 +3,7 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { openClassifier } from '#workers/embedding/classifier.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -114,6 +115,37 @@ describe('a cross-encoder', async () => {
   it('cuts a long document but refuses a long query', () => {
     expect(() => reranker.encodePair('fox', 'fox '.repeat(10_000))).not.toThrow()
     expect(() => reranker.encodePair('fox '.repeat(10_000), 'fox')).toThrow('The query has')
+  })
+})
+
+describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) => {
+  const golden = readGolden<{ texts: string[]; probabilities: number[][] }>(family)
+  const classifier = await openClassifier({ runtime, folder: join(FIXTURES, family) })
+  afterAll(() => classifier.close())
+  const classify = async (text: string, excess: 'refuse' | 'cut' | 'split' = 'refuse') => {
+    const parts = await classifier.read(text, excess)
+    return Promise.all(parts.map((part) => classifier.classify(part, FOREVER)))
+  }
+
+  it('gives the probabilities of the reference', async () => {
+    const rows = await Promise.all(golden.texts.map((text) => classify(text)))
+    for (const [index, row] of golden.probabilities.entries()) {
+      const [own = []] = rows[index] ?? []
+      expect(own).toHaveLength(classifier.labels.length)
+      for (const [label, value] of row.entries()) expect(own[label]).toBeCloseTo(value, 4)
+    }
+  })
+
+  it('refuses a text beyond its context, cuts it, or reads it in parts', async () => {
+    const text = 'fox '.repeat(3 * classifier.contextLength)
+    await expect(classify(text)).rejects.toMatchObject({ code: 'context_length_exceeded' })
+    const whole = await classifier.read(text, 'split')
+    const [first] = await classifier.read(text, 'cut')
+    expect(whole.length).toBeGreaterThanOrEqual(4)
+    expect(whole[0]).toEqual(first)
+    const markers = 2 * whole.length
+    const tokens = whole.reduce((sum, part) => sum + part.length, 0) - markers
+    expect(tokens).toBe(3 * classifier.contextLength)
   })
 })
 

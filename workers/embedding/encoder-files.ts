@@ -14,8 +14,10 @@ export interface EncoderFiles {
   /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
   readonly head: SentenceHead
-  /** Labels of a classifier. */
-  readonly labelCount: number | undefined
+  /** Labels of a classifier, in the order of its logits. */
+  readonly labels: readonly string[] | undefined
+  /** Whether several labels of a classifier may hold at once. */
+  readonly isMultiLabel: boolean
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
 }
@@ -24,6 +26,8 @@ type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
 const TOKEN_ID_MAX = 4_000_000
+const LABELS_MAX = 1000
+const LABEL_CHARS_MAX = 200
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
@@ -44,7 +48,8 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     paddingId,
     firstPosition,
     head: await readSentenceHead(folder),
-    labelCount: labelCountOf(config),
+    labels: labelsOf(config),
+    isMultiLabel: config.problem_type === 'multi_label_classification',
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
   }
@@ -60,9 +65,13 @@ function contextLengthOf(config: Json, firstPosition: number, others: readonly J
   return limits.length === 0 ? CONTEXT_LENGTH_UNKNOWN : Math.min(...limits)
 }
 
-function labelCountOf(config: Json): number | undefined {
-  if (isRecord(config.id2label)) return Object.keys(config.id2label).length
-  return typeof config.num_labels === 'number' ? config.num_labels : undefined
+function labelsOf({ id2label, num_labels: count }: Json): readonly string[] | undefined {
+  if (isRecord(id2label)) {
+    const ids = Object.keys(id2label).toSorted((one, other) => Number(one) - Number(other))
+    return ids.slice(0, LABELS_MAX).map((id) => String(id2label[id]).slice(0, LABEL_CHARS_MAX))
+  }
+  if (typeof count !== 'number' || !(count >= 1 && count <= LABELS_MAX)) return undefined
+  return Array.from({ length: count }, (_, id) => `LABEL_${id}`)
 }
 
 /** The same tokenizer, with everything in lower case before its own rules. */

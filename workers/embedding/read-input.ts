@@ -63,6 +63,24 @@ export async function readTextCut(
   }
 }
 
+/** The tokens of a text in parts that fit into the context, each with all markers. */
+export async function readTextSplit(
+  { tokenizer, markers, contextLength }: InputReader,
+  whole: string,
+): Promise<readonly (readonly number[])[]> {
+  const { before, after } = markers
+  const room = contextLength - before.length - after.length
+  const { text, content } = contentOnly(whole)
+  const options = { addSpecialTokens: false, content }
+  const tokenIds = await tokenizer.encodeCooperatively(text, options)
+  const count = Math.max(Math.ceil(tokenIds.length / room), 1)
+  return Array.from({ length: count }, (_, part) => [
+    ...before,
+    ...tokenIds.slice(part * room, (part + 1) * room),
+    ...after,
+  ])
+}
+
 /** Checks token ids of the model's own vocabulary, and truncates them if requested. */
 export function readTokenIds(
   { tokenizer, contextLength }: InputReader,

@@ -1,17 +1,19 @@
 import type { ModelOptions } from '#shared/catalogue-options.ts'
-import type { EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
+import type { ClassifyInput, EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
+import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
-/** What an embedding queue serves: vectors of texts, or relevance of pairs. */
+/** What an embedding queue serves: vectors or labels of texts, or relevance of pairs. */
 export type EmbeddingModel =
   | { readonly task: 'embed'; readonly encoder: Encoder; readonly options: ModelOptions }
   | { readonly task: 'rerank'; readonly reranker: Reranker }
+  | { readonly task: 'classify'; readonly classifier: Classifier }
 
 /** Answers one embedding job. Batches are shared with the jobs that run beside it. */
 export async function processEmbedding(
@@ -28,6 +30,8 @@ export async function processEmbedding(
   if (input.task === 'embed' && model.task === 'embed') return embed(job, input, model, tools)
   if (input.task === 'rerank' && model.task === 'rerank')
     return rerank(job, input, model.reranker, tools)
+  if (input.task === 'classify' && model.task === 'classify')
+    return classify(job, input, model.classifier, tools)
 }
 
 async function embed(
@@ -93,6 +97,58 @@ async function rerank(
       prepareMs: preparedMs - begunMs,
       runMs: clock.now() - preparedMs,
     },
+  )
+}
+
+/** Parts of all texts of one request. */
+const PARTS_MAX = 2048
+
+async function classify(
+  job: JobEnvelope<'embedding'>,
+  { texts, excess }: ClassifyInput,
+  classifier: Classifier,
+  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
+): Promise<void> {
+  const begunMs = clock.now()
+  const share = yieldToEventLoop(clock)
+  const split: (readonly (readonly number[])[])[] = []
+  let count = 0
+  for (const text of texts) {
+    await share()
+    const parts = await classifier.read(text, excess)
+    count += parts.length
+    if (count > PARTS_MAX) throw tooManyParts(classifier)
+    split.push(parts)
+  }
+  const parts = split.flat()
+  const promptTokens = parts.reduce((sum, { length }) => sum + length, 0)
+  reply.started(promptTokens)
+  const preparedMs = clock.now()
+  const read = (part: readonly number[]) => classifier.classify(part, signal)
+  const probabilities = await Promise.all(
+    split.map(async (own) => highest(await Promise.all(own.map(read)))),
+  )
+  reply.result(
+    { task: 'classify', labels: classifier.labels, probabilities },
+    { promptTokens, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+/** The highest probability of each label in any part. */
+function highest(parts: readonly (readonly number[])[]): readonly number[] {
+  const [first = []] = parts
+  return first.map((_, label) => Math.max(...parts.map((part) => part[label] ?? 0)))
+}
+
+function tooManyParts({ contextLength }: Classifier): Error {
+  return failure.invalidRequest(
+    `The texts need more than ${PARTS_MAX} parts of ${contextLength} tokens. Please send fewer or shorter ones.`,
+    { param: 'input', code: 'context_length_exceeded' },
   )
 }
 

@@ -95,6 +95,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
 ]
 
 function encoderOf(model: EmbeddingModel) {
+  if (model.task === 'classify') return model.classifier
   return model.task === 'embed' ? model.encoder : model.reranker
 }
 

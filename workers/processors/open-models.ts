@@ -2,6 +2,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
+import { openClassifier } from '#workers/embedding/classifier.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
@@ -26,7 +27,7 @@ interface Opened<Model> {
   readonly bytes: number
 }
 
-/** Opens a model of texts' vectors, or one of pairs where the catalogue says `rerank`. */
+/** Opens a model of texts' vectors, or one for what the catalogue says: `rerank`, `classify`. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
   { folder, runtime, config, onBatch }: OpenTools,
@@ -45,6 +46,9 @@ export async function openEmbeddingModel(
   const bytes = await bytesOfParts([modelFile])
   if (model.capabilities.includes('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
+  }
+  if (model.capabilities.includes('classify')) {
+    return { opened: { task: 'classify', classifier: await openClassifier(options) }, bytes }
   }
   const encoder = await openEncoder(options)
   return { opened: { task: 'embed', encoder, options: model.options }, bytes }

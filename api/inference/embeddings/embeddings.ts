@@ -95,7 +95,7 @@ export function getEmbeddingModel(
   return getCapableModel(models, caller, {
     name,
     kind: 'embedding',
-    without: 'rerank',
+    without: ['rerank', 'classify'],
     endpoint: 'v1/embeddings',
   })
 }

@@ -102,9 +102,12 @@ describe('POST /v1/embeddings', () => {
     expect(surface.submitter.cancelled).toBe(cancelled + 1)
   })
 
-  it.each(['tiny-chat', 'tiny-rerank', 'nope'])('does not embed with %s', async (model) => {
-    expect((await ask({ model })).statusCode).toBe(404)
-  })
+  it.each(['tiny-chat', 'tiny-rerank', 'judge', 'nope'])(
+    'does not embed with %s',
+    async (model) => {
+      expect((await ask({ model })).statusCode).toBe(404)
+    },
+  )
 })
 
 describe('POST /v1/rerank', () => {

@@ -49,6 +49,14 @@ export const CATALOGUE = parseCatalogue({
     { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },
     { id: 'tiny-tts', kind: 'speech', source: 'x', aliases: ['tts-1'], capabilities: [] },
     { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
+    {
+      id: 'judge',
+      kind: 'embedding',
+      source: 'x',
+      aliases: ['omni-moderation-latest'],
+      capabilities: ['classify'],
+      options: { categories: { V: 'violence', fine: null } },
+    },
   ],
 })
 

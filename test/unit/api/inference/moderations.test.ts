@@ -1,0 +1,120 @@
+import OpenAI from 'openai'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { moderate } from '#api/inference/moderations/categories.ts'
+import type { ClassifyInput } from '#shared/contracts/embedding.ts'
+
+import { API_KEY, answering, openSurface, serveSurface } from './surface.ts'
+
+const LABELS = ['hate', 'V', 'fine', 'spam']
+const ROW = [0.1, 0.8, 0.9, 0.7]
+const JUDGED = answering(({ texts }: ClassifyInput) => ({
+  ...{ task: 'classify', labels: LABELS, probabilities: texts.map(() => ROW) },
+}))
+
+let surface: Awaited<ReturnType<typeof openSurface>>
+beforeAll(async () => {
+  surface = await openSurface(JUDGED)
+})
+afterAll(() => surface.app.close())
+
+const input = () => surface.submitter.requests.at(-1)?.input as unknown as ClassifyInput
+
+describe('POST /v1/moderations', () => {
+  const ask = (body: object) => surface.post('/v1/moderations', body)
+
+  it('names every category, and those of the model besides', async () => {
+    const { id, model, results } = (await ask({ input: 'a' })).json()
+    expect([id, model]).toEqual([expect.stringMatching(/^modr-/), 'judge'])
+    const [result] = results
+    expect(result.flagged).toBe(true)
+    expect(Object.keys(result.categories)).toHaveLength(14)
+    expect(result.categories).toMatchObject({ hate: false, violence: true, spam: true })
+    expect(result.category_scores).toMatchObject({ hate: 0.1, violence: 0.8, spam: 0.7, sexual: 0 })
+    expect(result.category_scores).not.toHaveProperty('fine')
+    expect(result.category_applied_input_types).toMatchObject({ violence: ['text'], sexual: [] })
+  })
+
+  it.each([
+    ['a text', 'a', ['a']],
+    ['several texts', ['a', 'b'], ['a', 'b']],
+    [
+      'the parts of one message',
+      [
+        { type: 'text', text: 'a' },
+        { type: 'text', text: 'b' },
+      ],
+      ['a\nb'],
+    ],
+  ])('judges %s', async (_name, given, texts) => {
+    const response = await ask({ input: given, model: 'omni-moderation-latest' })
+    expect(response.json().results).toHaveLength(texts.length)
+    expect(input()).toEqual({ task: 'classify', texts, excess: 'split' })
+  })
+
+  it.each([
+    [{}, 400, 'input'],
+    [{ input: [] }, 400, 'input'],
+    [
+      { input: [{ type: 'image_url', image_url: { url: 'https://a.test/b.png' } }] },
+      400,
+      'input[0]',
+    ],
+    [{ input: 'a', model: 'tiny-embed' }, 404, 'model'],
+  ])('refuses %j', async (body, status, param) => {
+    const response = await ask(body)
+    expect([response.statusCode, response.json().error.param]).toEqual([status, param])
+  })
+
+  it("answers OpenAI's client", async () => {
+    const served = await serveSurface(JUDGED)
+    const client = new OpenAI({ apiKey: API_KEY, baseURL: served.baseURL })
+    const { results } = await client.moderations.create({ input: ['a', 'b'] })
+    expect(results.map(({ flagged }) => flagged)).toEqual([true, true])
+    expect(results[0]?.category_scores['self-harm/intent']).toBe(0)
+    await served.close()
+  })
+})
+
+describe('the categories of a model', () => {
+  const read = (labels: readonly string[], categories?: Record<string, string | null>) =>
+    moderate({ id: 'm', options: categories ? { categories } : {} }, labels, [0.2, 0.6])
+
+  it.each([
+    ['Self_Harm', 'self-harm'],
+    ['SELF-HARM', 'self-harm'],
+    ['violence/graphic', 'violence/graphic'],
+  ])('follow from the label %s', (label, category) => {
+    expect(read(['hate', label]).category_scores[category]).toBe(0.6)
+  })
+
+  it('are flagged only where they are known', () => {
+    expect(read(['hate', 'neutral']).flagged).toBe(false)
+    expect(read(['hate', 'H2'], { H2: 'hate' })).toMatchObject({
+      ...{ flagged: true, category_scores: { hate: 0.6 } },
+    })
+  })
+
+  it('are refused where the model has none', () => {
+    expect(() => read(['LABEL_0', 'LABEL_1'])).toThrow('options.categories')
+  })
+})
+
+describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
+  it('labels texts', async () => {
+    const response = await surface.post(url, { model: 'judge', input: ['a', 'b'] })
+    expect(response.json()).toMatchObject({
+      ...{ id: expect.stringMatching(/^classify-/), object: 'list', model: 'judge' },
+      data: [
+        { index: 0, label: 'fine', probs: ROW, num_classes: 4 },
+        { index: 1, label: 'fine', probs: ROW, num_classes: 4 },
+      ],
+    })
+    expect(input()).toEqual({ task: 'classify', texts: ['a', 'b'], excess: 'refuse' })
+  })
+
+  it('cuts long texts when asked to', async () => {
+    await surface.post(url, { model: 'judge', input: 'a', truncate_prompt_tokens: -1 })
+    expect(input().excess).toBe('cut')
+  })
+})
