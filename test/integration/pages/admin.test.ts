@@ -35,6 +35,8 @@ async function signIn(page: Page): Promise<void> {
   await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
   await page.getByRole('button', { name: 'Sign in with the token' }).click()
   await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+  // The heading appears before the rest of the page has arrived.
+  await page.waitForLoadState()
 }
 
 const post = (path: string, body: object, bearer: string) =>
@@ -86,7 +88,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const { page, problems, close } = await openPage(stack.browser)
     await plantHostileNames()
     await signIn(page)
-    expect(await page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
+    await expect.poll(() => page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
     expect(await page.evaluate(countForeignImages)).toBe(0)
     const waiting = page.getByRole('table', { name: 'Queues' }).locator('tbody')
     await waiting.evaluate((body) => body.replaceChildren())
