@@ -136,6 +136,11 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
     }
   })
 
+  it('is not opened with a context that has room for the markers alone', async () => {
+    const options = { runtime, folder: join(FIXTURES, family), maxContextTokens: 2 }
+    await expect(openClassifier(options)).rejects.toThrow('no room for text')
+  })
+
   it('refuses a text beyond its context, cuts it, or reads it in parts', async () => {
     const text = 'fox '.repeat(3 * classifier.contextLength)
     await expect(classify(text)).rejects.toMatchObject({ code: 'context_length_exceeded' })

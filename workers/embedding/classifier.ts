@@ -33,7 +33,14 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
         `config.json names ${labels.length} labels, but the model has ${labelCount}`,
       )
     }
-    const reader = { tokenizer, markers: findMarkers(tokenizer), contextLength }
+    const markers = findMarkers(tokenizer)
+    if (markers.before.length + markers.after.length >= contextLength) {
+      throw new ModelLoadError(
+        modelFile,
+        `a context of ${contextLength} tokens has no room for text beside the markers`,
+      )
+    }
+    const reader = { tokenizer, markers, contextLength }
     const toProbabilities = isMultiLabel || labelCount === 1 ? eachAlone : softmax
     return {
       contextLength,

@@ -30,22 +30,23 @@ export function moderate(
   labels: readonly string[],
   probabilities: readonly number[],
 ): Moderation {
-  const scores: Record<string, number> = Object.fromEntries(CATEGORIES.map((name) => [name, 0]))
+  const scores = new Map(CATEGORIES.map((name) => [name, 0]))
   const judged = new Set<string>()
   for (const [index, label] of labels.entries()) {
     const category = categoryOf(label, model.options.categories ?? {})
     if (category === null) continue
-    scores[category] = Math.max(scores[category] ?? 0, probabilities[index] ?? 0)
+    scores.set(category, Math.max(scores.get(category) ?? 0, probabilities[index] ?? 0))
     judged.add(category)
   }
   const flagging = [...judged].filter((category) => KNOWN.has(category))
   if (flagging.length === 0) throw judgesNothing(model.id, labels)
-  const isFlagged = (name: string): boolean => judged.has(name) && (scores[name] ?? 0) >= THRESHOLD
-  const names = Object.keys(scores)
+  const isFlagged = (name: string): boolean =>
+    judged.has(name) && (scores.get(name) ?? 0) >= THRESHOLD
+  const names = [...scores.keys()]
   return {
     flagged: flagging.some(isFlagged),
     categories: Object.fromEntries(names.map((name) => [name, isFlagged(name)])),
-    category_scores: scores,
+    category_scores: Object.fromEntries(scores),
     category_applied_input_types: Object.fromEntries(
       names.map((name) => [name, judged.has(name) ? ['text'] : []]),
     ),

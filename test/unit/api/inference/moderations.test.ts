@@ -95,6 +95,11 @@ describe('the categories of a model', () => {
     })
   })
 
+  it.each(['constructor', '__proto__'])('keep the label %s under its name', (label) => {
+    const { category_scores: scores } = read(['hate', label])
+    expect(Object.getOwnPropertyDescriptor(scores, label)?.value).toBe(0.6)
+  })
+
   it('are refused where the model has none', () => {
     expect(() => read(['LABEL_0', 'LABEL_1'])).toThrow('options.categories')
   })
