@@ -190,6 +190,25 @@ export async function getCapableModel(
   )
 }
 
+/** Like `getCapableModel`, for models with one task; the first of them where none is named. */
+export function getTaskModel(
+  models: ModelDirectory,
+  caller: Caller,
+  {
+    name,
+    task,
+    endpoint,
+  }: {
+    readonly name: string | null | undefined
+    readonly task: 'rerank' | 'classify'
+    readonly endpoint: string
+  },
+): Promise<CatalogueModel> {
+  const first = models.catalogue.models.find(({ capabilities }) => capabilities.includes(task))
+  const need = { name: name ?? first?.id ?? task, kind: 'embedding', capability: task } as const
+  return getCapableModel(models, caller, { ...need, endpoint })
+}
+
 function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {
   return failure.notFound(
     `The model \`${model.id}\` is made for ${model.kind} requests and not supported in the ${endpoint} endpoint.`,

@@ -1,5 +1,10 @@
 import type { ModelOptions } from '#shared/catalogue-options.ts'
-import type { ClassifyInput, EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
+import type {
+  ClassifyInput,
+  EmbeddingResult,
+  EmbedInput,
+  RerankInput,
+} from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
@@ -16,10 +21,7 @@ export type EmbeddingModel =
   | { readonly task: 'classify'; readonly classifier: Classifier }
 
 /** Answers one embedding job. Batches are shared with the jobs that run beside it. */
-export async function processEmbedding(
-  job: JobEnvelope<'embedding'>,
-  tools: JobTools<EmbeddingModel, 'embedding'>,
-): Promise<void> {
+export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Tools): Promise<void> {
   const { input } = job
   const { model } = tools
   if (input.task !== model.task) {
@@ -27,20 +29,53 @@ export async function processEmbedding(
       param: 'model',
     })
   }
-  if (input.task === 'embed' && model.task === 'embed') return embed(job, input, model, tools)
-  if (input.task === 'rerank' && model.task === 'rerank')
-    return rerank(job, input, model.reranker, tools)
-  if (input.task === 'classify' && model.task === 'classify')
-    return classify(job, input, model.classifier, tools)
+  return answer(job, tools, async () => {
+    if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
+    if (input.task === 'rerank' && model.task === 'rerank') return rerank(input, model, tools)
+    if (input.task === 'classify' && model.task === 'classify') return classify(input, model, tools)
+    throw new Error(`no answer to ${input.task}`)
+  })
+}
+
+type Tools = JobTools<EmbeddingModel, 'embedding'>
+
+/** A job whose texts are read. */
+interface Prepared {
+  readonly promptTokens: number
+  compute(): Promise<EmbeddingResult>
+}
+
+/** Reads the texts, reports their tokens, and replies with what is computed from them. */
+async function answer(
+  job: JobEnvelope<'embedding'>,
+  { reply, clock }: Tools,
+  prepare: () => Promise<Prepared>,
+): Promise<void> {
+  const begunMs = clock.now()
+  const { promptTokens, compute } = await prepare()
+  reply.started(promptTokens)
+  const preparedMs = clock.now()
+  const result = await compute()
+  reply.result(
+    result,
+    { promptTokens, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+function countTokens(texts: readonly (readonly number[])[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0)
 }
 
 async function embed(
-  job: JobEnvelope<'embedding'>,
   input: EmbedInput,
   { encoder, options }: EmbeddingModel & { readonly task: 'embed' },
-  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
-): Promise<void> {
-  const begunMs = clock.now()
+  { signal, clock }: Tools,
+): Promise<Prepared> {
   refuseDimensions(input, encoder)
   const prefix =
     { query: options.queryPrefix, passage: options.passagePrefix, none: undefined }[input.role] ??
@@ -56,60 +91,44 @@ async function embed(
         : encoder.checkTokenIds(item, tokensMax),
     )
   }
-  const promptTokens = items.reduce((sum, { length }) => sum + length, 0)
-  reply.started(promptTokens)
-  const preparedMs = clock.now()
-  const vectors = await Promise.all(items.map((tokenIds) => encoder.embed(tokenIds, signal)))
-  const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
-  reply.result(
-    { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 },
-    { promptTokens, completionTokens: 0, cachedTokens: 0 },
-    {
-      queueMs: begunMs - job.enqueuedAtMs,
-      prepareMs: preparedMs - begunMs,
-      runMs: clock.now() - preparedMs,
+  return {
+    promptTokens: countTokens(items),
+    async compute() {
+      const vectors = await Promise.all(items.map((tokenIds) => encoder.embed(tokenIds, signal)))
+      const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
+      return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
     },
-  )
+  }
 }
 
 async function rerank(
-  job: JobEnvelope<'embedding'>,
   input: RerankInput,
-  reranker: Reranker,
-  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
-): Promise<void> {
-  const begunMs = clock.now()
+  { reranker }: EmbeddingModel & { readonly task: 'rerank' },
+  { signal, clock }: Tools,
+): Promise<Prepared> {
   const pairs: ReturnType<Reranker['encodePair']>[] = []
   const share = yieldToEventLoop(clock)
   for (const [index, document] of input.documents.entries()) {
     await share()
     pairs.push(reranker.encodePair(input.queries?.[index] ?? input.query, document))
   }
-  const promptTokens = pairs.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
-  reply.started(promptTokens)
-  const preparedMs = clock.now()
-  const scores = await Promise.all(pairs.map((pair) => reranker.score(pair, signal)))
-  reply.result(
-    { task: 'rerank', scores },
-    { promptTokens, completionTokens: 0, cachedTokens: 0 },
-    {
-      queueMs: begunMs - job.enqueuedAtMs,
-      prepareMs: preparedMs - begunMs,
-      runMs: clock.now() - preparedMs,
+  return {
+    promptTokens: countTokens(pairs.map(({ tokenIds }) => tokenIds)),
+    async compute() {
+      const scores = await Promise.all(pairs.map((pair) => reranker.score(pair, signal)))
+      return { task: 'rerank', scores }
     },
-  )
+  }
 }
 
 /** Parts of all texts of one request. */
 const PARTS_MAX = 2048
 
 async function classify(
-  job: JobEnvelope<'embedding'>,
   { texts, excess }: ClassifyInput,
-  classifier: Classifier,
-  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
-): Promise<void> {
-  const begunMs = clock.now()
+  { classifier }: EmbeddingModel & { readonly task: 'classify' },
+  { signal, clock }: Tools,
+): Promise<Prepared> {
   const share = yieldToEventLoop(clock)
   const split: (readonly (readonly number[])[])[] = []
   let count = 0
@@ -120,23 +139,16 @@ async function classify(
     if (count > PARTS_MAX) throw tooManyParts(classifier)
     split.push(parts)
   }
-  const parts = split.flat()
-  const promptTokens = parts.reduce((sum, { length }) => sum + length, 0)
-  reply.started(promptTokens)
-  const preparedMs = clock.now()
   const read = (part: readonly number[]) => classifier.classify(part, signal)
-  const probabilities = await Promise.all(
-    split.map(async (own) => highest(await Promise.all(own.map(read)))),
-  )
-  reply.result(
-    { task: 'classify', labels: classifier.labels, probabilities },
-    { promptTokens, completionTokens: 0, cachedTokens: 0 },
-    {
-      queueMs: begunMs - job.enqueuedAtMs,
-      prepareMs: preparedMs - begunMs,
-      runMs: clock.now() - preparedMs,
+  return {
+    promptTokens: countTokens(split.flat()),
+    async compute() {
+      const probabilities = await Promise.all(
+        split.map(async (own) => highest(await Promise.all(own.map(read)))),
+      )
+      return { task: 'classify', labels: classifier.labels, probabilities }
     },
-  )
+  }
 }
 
 /** The highest probability of each label in any part. */

@@ -1,4 +1,4 @@
-import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import type { Caller } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ClassifyInput } from '#shared/contracts/embedding.ts'
@@ -21,12 +21,6 @@ export async function classifyingJob(
     readonly endpoint: string
   } & Pick<ClassifyInput, 'texts' | 'excess'>,
 ): Promise<{ readonly model: CatalogueModel; readonly input: ClassifyInput }> {
-  const first = models.catalogue.models.find(({ capabilities }) =>
-    capabilities.includes('classify'),
-  )
-  const model = await getCapableModel(models, caller, {
-    ...{ name: modelName ?? first?.id ?? 'classify', kind: 'embedding', capability: 'classify' },
-    endpoint,
-  })
+  const model = await getTaskModel(models, caller, { name: modelName, task: 'classify', endpoint })
   return { model, input: { task: 'classify', ...input } }
 }

@@ -1,4 +1,4 @@
-import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
@@ -43,11 +43,7 @@ export async function rankingJob(
   caller: Caller,
   { modelName, query, queries, documents, endpoint }: Ranking,
 ): Promise<{ readonly model: CatalogueModel; readonly input: RerankInput }> {
-  const first = models.catalogue.models.find(({ capabilities }) => capabilities.includes('rerank'))
-  const model = await getCapableModel(models, caller, {
-    ...{ name: modelName ?? first?.id ?? 'rerank', kind: 'embedding', capability: 'rerank' },
-    endpoint,
-  })
+  const model = await getTaskModel(models, caller, { name: modelName, task: 'rerank', endpoint })
   return { model, input: { task: 'rerank', query, documents, ...(queries && { queries }) } }
 }
 
