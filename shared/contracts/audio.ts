@@ -8,7 +8,10 @@ export interface AudioInput {
   readonly language: string | null
   readonly prompt: string
   readonly temperature: number
+  /** Ignored by models that cannot time words. */
   readonly wordTimestamps: boolean
+  /** Whether the log-probabilities of the tokens are returned. */
+  readonly logprobs?: boolean
   /** Whether the text of each window is sent as soon as it is recognized. */
   readonly stream?: boolean
 }
@@ -33,6 +36,14 @@ export interface AudioWord {
   readonly end: number
 }
 
+/** A token of the text with its log-probability. */
+export interface SpokenToken {
+  readonly token: string
+  /** UTF-8, which may be a part of a character. */
+  readonly bytes: readonly number[]
+  readonly logprob: number
+}
+
 /** The recognized text. */
 export interface AudioResult {
   readonly text: string
@@ -40,5 +51,8 @@ export interface AudioResult {
   readonly language: string
   readonly durationSeconds: number
   readonly segments: readonly AudioSegment[]
+  /** Only when they were asked for and the model times them. */
   readonly words?: readonly AudioWord[]
+  /** Only when they were asked for. */
+  readonly logprobs?: readonly SpokenToken[]
 }

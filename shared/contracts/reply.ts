@@ -1,5 +1,6 @@
 import type { WireError } from '../errors.ts'
 import type { AnswerDialect } from './answer-formats.ts'
+import type { SpokenToken } from './audio.ts'
 import type { CandidateDelta } from './completion.ts'
 import type { QueueKind, QueueTable } from './job.ts'
 import type { SpeechAudio, SpeechFormat } from './speech.ts'
@@ -50,6 +51,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly steps: number
       /** The text of one window of a recording, when streaming. */
       readonly text?: string
+      /** The tokens of that text, where they are wanted. */
+      readonly logprobs?: readonly SpokenToken[]
       /** The next bytes of a speech. */
       readonly audio?: SpeechAudio
       /** The losses of a training. */

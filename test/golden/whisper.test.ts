@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { openAligner } from '#workers/audio/aligner.ts'
+import { findAlignmentHeads } from '#workers/audio/alignment-heads.ts'
 import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
 import { openLogMel } from '#workers/audio/mel.ts'
 import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'
@@ -11,6 +13,8 @@ import { openWhisperDecoder } from '#workers/audio/whisper-decoder.ts'
 import { openWhisperEncoder } from '#workers/audio/whisper-encoder.ts'
 import { readWhisperFiles } from '#workers/audio/whisper-files.ts'
 import { findWhisperTokens } from '#workers/audio/whisper-tokens.ts'
+import { presentWords } from '#workers/audio/word-times.ts'
+import { splitWords } from '#workers/audio/words.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
@@ -20,6 +24,26 @@ interface Golden {
   readonly plain: { prompt: number[]; tokens: number[] }
   readonly timestamps: { prompt: number[]; tokens: number[] }
   readonly language: number
+}
+
+interface TimedText {
+  readonly text: string
+  readonly start: number
+  readonly end: number
+}
+
+interface WordsGolden {
+  readonly row: number[]
+  readonly attentions: readonly { layer: number; head: number; first: number[] }[]
+  readonly timed: {
+    readonly frames: number
+    readonly seekFrames: number
+    readonly lastEnd: number
+    readonly segments: readonly { start: number; end: number; tokens: number[] }[]
+    readonly raw: readonly (TimedText & { tokens: number[] })[]
+    readonly words: readonly TimedText[]
+  }
+  readonly splits: readonly { language: string; tokens: number[]; words: string[] }[]
 }
 
 const FIXTURES = join(import.meta.dirname, '../fixtures/models')
@@ -100,6 +124,70 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
       expect(defined(together[index]).averageLogprob).toBeCloseTo(alone.averageLogprob, 4)
     }
   })
+})
+
+describe('the times of words', async () => {
+  const folder = join(FIXTURES, 'whisper-words')
+  const golden: WordsGolden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'))
+  const { row, timed, splits } = golden
+  const files = await readWhisperFiles(folder)
+  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const decoder = await openWhisperDecoder(runtime, files.decoderFiles)
+  const { melBins } = files.mel
+  const { stateType } = decoder
+  const encoder = await openWhisperEncoder({ runtime, file: files.encoderFile, stateType, melBins })
+  const mel = await openLogMel(runtime, files.mel)
+  const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)
+  const found = findAlignmentHeads(files, new Set(decoder.attentionTypes.keys()))
+  if ('reason' in found) throw new Error(found.reason)
+  const { heads } = found
+  const aligner = await openAligner(runtime, { heads, medianWidth: 7, type: 'float32' })
+
+  it('come from the cross-attentions of the reference', async () => {
+    const attentions = await decoder.attend(row, window, aligner.layers)
+    for (const { layer, head, first } of golden.attentions) {
+      const { data, dims } = defined(attentions.get(layer))
+      const start = (head * row.length + 1) * defined(dims[3])
+      for (const [at, expected] of first.entries()) {
+        expect(Math.abs((data[start + at] as number) - expected)).toBeLessThan(1e-4)
+      }
+    }
+  })
+
+  it('are those of the reference', async () => {
+    const text = timed.segments.flatMap(({ tokens }) => tokens)
+    const all = [...row.slice(0, 4), ...text, defined(row.at(-1))]
+    const attentions = await decoder.attend(all, window, aligner.layers)
+    const positions = timed.frames / 2
+    const begins = await aligner.align(attentions, { from: 3, to: all.length - 1, positions })
+    let token = 0
+    const words = splitWords(tokenizer.pieces, text, 'en').map((word) => {
+      const from = token
+      token += word.tokenIds.length
+      return { ...word, start: defined(begins[from]) / 50, end: defined(begins[token]) / 50 }
+    })
+    expect(words.map((word) => ({ ...word, tokens: word.tokenIds }))).toMatchObject(timed.raw)
+    const offset = timed.seekFrames / 100
+    const presented = presentWords(
+      words.map((word) => ({ ...word, start: word.start + offset, end: word.end + offset })),
+      timed.segments.map((segment) => ({ ...segment, textTokens: segment.tokens.length })),
+      timed.lastEnd,
+    )
+    // Ours have no punctuation around them, as OpenAI's API answers.
+    const bare = timed.words.map(({ text, ...times }) => {
+      return { word: text.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, ''), ...times }
+    })
+    expect(presented.words).toEqual(bare.filter(({ word }) => word !== ''))
+  })
+
+  it.each(splits)(
+    'split the words of $language as the reference does',
+    ({ language, ...split }) => {
+      const words = splitWords(tokenizer.pieces, split.tokens, language)
+      expect(words.map(({ text }) => text)).toEqual(split.words)
+      expect(words.flatMap(({ tokenIds }) => tokenIds)).toEqual(split.tokens)
+    },
+  )
 })
 
 function readSamples(folder: string): Float32Array {

@@ -25,6 +25,8 @@ export interface AnswerRequest {
 /** The tokens of an answer, without the end token. */
 export interface Answer {
   readonly tokenIds: readonly number[]
+  /** The log-probability of each of them. */
+  readonly logprobs: readonly number[]
   /** Mean over the tokens, including the end token. */
   readonly averageLogprob: number
   /** Probability of the probed token; 0 without a probe. */
@@ -76,7 +78,8 @@ class Row {
   readonly request: AnswerRequest
   readonly tokenIds: number[] = []
   isFinished = false
-  #logprobs = 0
+  readonly #logprobs: number[] = []
+  #logprobSum = 0
   #probed = 0
   readonly #signal: AbortSignal
   readonly #resolve: (answer: Answer) => void
@@ -111,8 +114,12 @@ class Row {
     const tokenId =
       temperature === 0 ? argmax(logits) : draw(logits, temperature, this.tokenIds.length)
     if (tokenId < 0) throw new Error('the model produced no finite logits')
-    this.#logprobs += logprobOf(logits, tokenId)
-    if (tokenId !== endOfText) this.tokenIds.push(tokenId)
+    const logprob = logprobOf(logits, tokenId)
+    this.#logprobSum += logprob
+    if (tokenId !== endOfText) {
+      this.tokenIds.push(tokenId)
+      this.#logprobs.push(logprob)
+    }
     if (tokenId === endOfText || this.tokenIds.length >= tokensMax) this.#finish()
   }
 
@@ -120,7 +127,8 @@ class Row {
     this.isFinished = true
     this.#resolve({
       tokenIds: this.tokenIds,
-      averageLogprob: this.#logprobs / (this.tokenIds.length + 1),
+      logprobs: this.#logprobs,
+      averageLogprob: this.#logprobSum / (this.tokenIds.length + 1),
       probed: this.#probed,
     })
   }

@@ -3,6 +3,8 @@ interface TimedTokens {
   readonly start: number
   readonly end: number
   readonly tokenIds: readonly number[]
+  /** Index of the first token in the answer. */
+  readonly from: number
 }
 
 /** The segments of a window's answer, and the start of the next window. */
@@ -42,11 +44,13 @@ export function cutWindow(answer: readonly number[], times: WindowTimes): Window
   }
   if (endsWhole) cuts.push(answer.length)
   const segments = cuts.map((cut, index) => {
-    const tokenIds = answer.slice(cuts[index - 1] ?? 0, cut)
+    const from = cuts[index - 1] ?? 0
+    const tokenIds = answer.slice(from, cut)
     return {
       start: secondsAt(tokenIds[0] as number),
       end: secondsAt(tokenIds.at(-1) as number),
       tokenIds,
+      from,
     }
   })
   const lastEnd = segments.at(-1)?.end ?? windowSeconds
@@ -67,7 +71,7 @@ function wholeSegment(
   const lastIndex = answer.findLastIndex(isTimestamp)
   const start = isTimestamp(answer[0]) ? secondsAt(answer[0] as number) : 0
   const end = lastIndex > 0 ? secondsAt(answer[lastIndex] as number) : windowSeconds
-  return { start, end: end > start ? end : windowSeconds, tokenIds: answer }
+  return { start, end: end > start ? end : windowSeconds, tokenIds: answer, from: 0 }
 }
 
 function keepReal(

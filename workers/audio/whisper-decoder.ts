@@ -27,17 +27,26 @@ export interface WhisperDecoder {
   readonly stateType: ElementType
   /** The number of runs that are worth making in parallel. */
   readonly poolSize: number
+  /** The precision of the cross-attentions of each layer of which the decoder returns them. */
+  readonly attentionTypes: ReadonlyMap<number, ElementType>
   /** Computes one prompt per window, all of the same length. A run that is alone gets all cores. */
   begin(
     prompts: readonly (readonly number[])[],
     windows: readonly WindowStates[],
     isAlone?: boolean,
   ): Promise<DecoderRun>
+  /** The cross-attentions of some layers over one row of tokens, which the caller disposes. */
+  attend(
+    tokenIds: readonly number[],
+    window: WindowStates,
+    layers: readonly number[],
+  ): Promise<ReadonlyMap<number, Tensor>>
   close(): Promise<void>
 }
 
 const STATES = 'encoder_hidden_states'
 const PAST = 'past_key_values'
+const ATTENTION = /^cross_attentions\.(\d{1,4})$/
 
 /** Loads the decoder. Throws `ModelLoadError` when it has unknown inputs. */
 export async function openWhisperDecoder(
@@ -54,12 +63,17 @@ export async function openWhisperDecoder(
     for (const { wide } of opened) checkInputs(wide)
     const states = first.wide.inputs.find(({ name }) => name === STATES)
     const stateType = states?.type ?? 'float32'
+    const choose = (isAlone: boolean): Sessions => {
+      const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
+      return { runtime, stateType, ...chosen }
+    }
     return {
       ...{ stateType, poolSize: first.poolSize, close },
-      begin: (prompts, windows, isAlone = true) => {
-        const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
-        return DecoderRun.begin({ runtime, stateType, ...chosen }, prompts, windows)
-      },
+      attentionTypes: findAttentions(first.wide),
+      begin: (prompts, windows, isAlone = true) =>
+        DecoderRun.begin(choose(isAlone), prompts, windows),
+      attend: (tokenIds, window, layers) =>
+        DecoderRun.attend(choose(false), { tokenIds, window, layers }),
     }
   })
 }
@@ -71,6 +85,16 @@ function checkInputs(session: ModelSession): void {
       name.startsWith(`${PAST}.`)
     if (!isKnown) throw new ModelLoadError(session.file, `the input ${name} is not known`)
   }
+}
+
+function findAttentions({ outputs }: ModelSession): ReadonlyMap<number, ElementType> {
+  return new Map(
+    outputs.flatMap(({ name, type, dims }) => {
+      const layer = ATTENTION.exec(name)?.[1]
+      const isUsable = (type === 'float32' || type === 'float16') && dims.length === 4
+      return layer !== undefined && isUsable ? [[Number(layer), type] as const] : []
+    }),
+  )
 }
 
 interface Sessions {
@@ -112,6 +136,32 @@ export class DecoderRun {
     prompts: readonly (readonly number[])[],
     windows: readonly WindowStates[],
   ): Promise<DecoderRun> {
+    const run = DecoderRun.#open(sessions, windows)
+    await run.#advance(sessions.first, prompts)
+    return run
+  }
+
+  static async attend(
+    sessions: Sessions,
+    asked: {
+      readonly tokenIds: readonly number[]
+      readonly window: WindowStates
+      readonly layers: readonly number[]
+    },
+  ): Promise<ReadonlyMap<number, Tensor>> {
+    const run = DecoderRun.#open(sessions, [asked.window])
+    try {
+      const wanted = Object.fromEntries(asked.layers.map((n) => [`cross_attentions.${n}`, null]))
+      const fetched = await run.#run(sessions.first, [asked.tokenIds], wanted)
+      return new Map(
+        asked.layers.map((layer) => [layer, fetched[`cross_attentions.${layer}`] as Tensor]),
+      )
+    } finally {
+      run.dispose()
+    }
+  }
+
+  static #open(sessions: Sessions, windows: readonly WindowStates[]): DecoderRun {
     const run = new DecoderRun(sessions, windows)
     for (const { name, type, dims } of sessions.first.inputs) {
       if (!name.startsWith(PAST)) continue
@@ -120,7 +170,6 @@ export class DecoderRun {
       const shape = dims.map((dim, axis) => (axis === 0 ? run.#rows : axis === 2 ? 0 : Number(dim)))
       run.#past.set(name, sessions.runtime.zeros(type ?? 'float32', shape))
     }
-    await run.#advance(sessions.first, prompts)
     return run
   }
 
@@ -172,6 +221,17 @@ export class DecoderRun {
   }
 
   async #advance(session: ModelSession, tokenIds: readonly (readonly number[])[]): Promise<void> {
+    this.#takeOver(await this.#run(session, tokenIds, wanted(session, this.#length > 0)))
+    const length = tokenIds[0]?.length ?? 0
+    this.#length += length
+    this.#numPositions = length
+  }
+
+  async #run(
+    session: ModelSession,
+    tokenIds: readonly (readonly number[])[],
+    fetches: Record<string, null>,
+  ): Promise<Record<string, Tensor>> {
     const { runtime } = this.#sessions
     const length = tokenIds[0]?.length ?? 0
     const ids = BigInt64Array.from(tokenIds.flat(), BigInt)
@@ -195,13 +255,10 @@ export class DecoderRun {
       feeds[name] = tensor
     }
     try {
-      const fetched = await session.run(feeds, wanted(session, this.#length > 0))
-      this.#takeOver(fetched)
+      return await session.run(feeds, fetches)
     } finally {
       for (const tensor of made) tensor.dispose()
     }
-    this.#length += length
-    this.#numPositions = length
   }
 
   #takeOver({ logits, ...presents }: Record<string, Tensor>): void {

@@ -21,6 +21,16 @@ export interface WhisperFiles {
   /** Seconds between two timestamps: the window divided by the encoder's positions. */
   readonly secondsPerTimestamp: number
   readonly generation: WhisperGeneration
+  readonly alignment: WhisperAlignment
+}
+
+/** What the folder says about timing words; checked when words are timed. */
+interface WhisperAlignment {
+  /** `alignment_heads` as the file has them; undefined without. */
+  readonly listed: unknown
+  readonly layers: number
+  readonly headsPerLayer: number
+  readonly medianWidth: number
 }
 
 /** `generation_config.json`, merged with the fields that older exports keep in `config.json`. */
@@ -41,6 +51,10 @@ const MAX_INITIAL_TIMESTAMP_INDEX = 50
 // Multilingual vocabularies are one token longer than the English one of 51,864.
 const MULTILINGUAL_VOCABULARY = 51_865
 
+// Of positions: 0.14 s at 50 positions per second.
+const MEDIAN_WIDTH = 7
+const MEDIAN_WIDTH_MAX = 31
+
 /** Reads a Whisper folder. Throws `ModelLoadError` when a file that it needs is missing. */
 export async function readWhisperFiles(folder: string, onnxFile?: string): Promise<WhisperFiles> {
   const config = await readJson(folder, 'config.json')
@@ -57,6 +71,15 @@ export async function readWhisperFiles(folder: string, onnxFile?: string): Promi
     contextLength: count('max_target_positions', 448),
     secondsPerTimestamp: mel.chunkSamples / mel.sampleRate / positions,
     generation: generationOf(generation, config),
+    alignment: {
+      listed: generation.alignment_heads ?? undefined,
+      layers: count('decoder_layers', 1),
+      headsPerLayer: count('decoder_attention_heads', 1),
+      medianWidth: countIn(folder, config, 'median_filter_width', {
+        fallback: MEDIAN_WIDTH,
+        max: MEDIAN_WIDTH_MAX,
+      }),
+    },
   }
 }
 

@@ -1,5 +1,4 @@
-import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
-import { CancelledError, failure } from '#shared/errors.ts'
+import type { AudioResult, AudioSegment, SpokenToken } from '#shared/contracts/audio.ts'
 import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
@@ -11,7 +10,8 @@ import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'
 import { SAMPLE_RATE } from './decode.ts'
-import { SampleReader } from './sample-reader.ts'
+import { readWindows } from './read-windows.ts'
+import type { Recognizer, SpeechRequest, SpeechTools } from './recognizer.ts'
 import { cutWindow, roundToHundredths } from './segments.ts'
 import type { TokenRule } from './token-rules.ts'
 import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
@@ -20,44 +20,12 @@ import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
 import {
   checkSpeechTask,
   findWhisperTokens,
-  type SpeechTask,
   startTokens,
   type WhisperTokens,
 } from './whisper-tokens.ts'
 import { answerWindow, type WindowAnswer } from './window-answer.ts'
 import { openWindowEncoder, type WindowEncoder } from './window-encoder.ts'
-
-/** The parameters of one clip. */
-interface SpeechRequest extends SpeechTask {
-  readonly prompt: string
-  readonly temperature: number
-}
-
-/** The abort signal and the progress callback of a clip. */
-interface SpeechTools {
-  readonly signal: AbortSignal
-  /**
-   * Called after each window: processed samples, samples known so far, and the text of the window.
-   */
-  onWindow?(doneSamples: number, knownSamples: number, text: string): void
-}
-
-/** A loaded speech model; clips that run at the same time share batches. */
-export interface Whisper {
-  /** Samples of one window. */
-  readonly windowSamples: number
-  /** Description of the loaded model. */
-  readonly modelFiles: readonly string[]
-  /** Throws `invalidRequest` for a task or language that the model does not support. */
-  check(request: SpeechTask): void
-  /** Throws `audio_too_short`, and passes on errors thrown by the clip's decoder. */
-  transcribe(
-    clip: AsyncIterable<Float32Array>,
-    request: SpeechRequest,
-    tools: SpeechTools,
-  ): Promise<Omit<AudioResult, 'words'>>
-  close(): Promise<void>
-}
+import { openWordTimer, type WordTimer } from './word-timer.ts'
 
 /** Options of a speech model. */
 interface WhisperOptions {
@@ -75,14 +43,15 @@ interface Parts {
   readonly rules: readonly TokenRule[]
   readonly encoder: WindowEncoder
   readonly answers: AnswerDecoder
+  /** Absent where the decoder gives words no times. */
+  readonly timer: WordTimer | undefined
 }
 
-const SECONDS_MIN = 0.1
 // Above this temperature, the text of a window does not help the next one.
 const TRUSTED_TEMPERATURE_MAX = 0.5
 
 /** Loads a Whisper model in the hub layout: any size, English-only or multilingual. */
-export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
+export async function openWhisper(options: WhisperOptions): Promise<Recognizer> {
   const { runtime, folder, onnxFile, session } = options
   const files = await readWhisperFiles(folder, onnxFile)
   if (files.mel.sampleRate !== SAMPLE_RATE) {
@@ -103,18 +72,22 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
       ...(await rowsOf([files.encoderFile])),
       ...(session && { session }),
     })
-    const answers = createAnswerDecoder(decoder, rows)
-    const rules = rulesOf(files, tokens)
-    const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers }
-    return {
-      windowSamples: files.mel.chunkSamples,
-      modelFiles: [files.encoderFile, ...files.decoderFiles],
-      check: (request) => checkSpeechTask(tokens, request),
-      transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
-      async close() {
-        await Promise.all([encoder.close(), decoder.close()])
-      },
-    }
+    return closeOnFailure(encoder, async () => {
+      const answers = createAnswerDecoder(decoder, rows)
+      const rules = rulesOf(files, tokens)
+      const { timer, reason } = await openWordTimer({ runtime, decoder, files, tokenizer, tokens })
+      const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers, timer }
+      return {
+        windowSamples: files.mel.chunkSamples,
+        modelFiles: [files.encoderFile, ...files.decoderFiles],
+        ...(reason !== undefined && { noWordTimes: reason }),
+        check: (request) => checkSpeechTask(tokens, request),
+        transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
+        async close() {
+          await Promise.all([encoder.close(), decoder.close(), timer?.close()])
+        },
+      }
+    })
   })
 }
 
@@ -138,46 +111,37 @@ async function transcribe(
   parts: Parts,
   clip: AsyncIterable<Float32Array>,
   request: SpeechRequest,
-  { signal, onWindow }: SpeechTools,
-): Promise<Omit<AudioResult, 'words'>> {
+  tools: SpeechTools,
+): Promise<AudioResult> {
   checkSpeechTask(parts.tokens, request)
-  const { chunkSamples } = parts.files.mel
-  const reader = new SampleReader(clip)
-  const segments: AudioSegment[] = []
+  const { signal } = tools
   let previous: readonly number[] = promptTokens(parts, request.prompt)
+  const timer = request.wordTimestamps ? parts.timer?.begin() : undefined
   let language = request.language ?? (parts.tokens.languages.size === 0 ? 'en' : undefined)
-  try {
-    for (let seek = 0; ; ) {
-      const samples = await reader.read(seek, chunkSamples)
-      if (signal.aborted) throw new CancelledError()
-      if (samples.length < SECONDS_MIN * SAMPLE_RATE) {
-        if (seek === 0) throw tooShort()
-        break
-      }
+  const read = await readWindows(clip, {
+    ...tools,
+    windowSamples: parts.files.mel.chunkSamples,
+    async recognize(samples, seek) {
       const window = await parts.encoder.encode(samples, signal)
       language ??= await detectLanguage(parts, window, signal)
-      const read = await readWindow(parts, window, { ...request, language }, previous, signal)
-      const cut = cutWindow(read.tokenIds, {
-        ...timesOf(parts),
-        windowSeconds: samples.length / SAMPLE_RATE,
-      })
-      const found = read.isSilence
-        ? []
-        : cut.segments.map((segment) => presentSegment(parts, segment, read, seek))
-      for (const segment of found) segments.push(segment)
-      if (!read.isSilence) previous = nextContext(previous, read, found)
-      seek += read.isSilence ? samples.length : Math.round(cut.advanceSeconds * SAMPLE_RATE)
-      onWindow?.(seek, Math.max(seek, reader.decodedSamples), joinText(found))
-    }
-    return {
-      text: joinText(segments).trim(),
-      language: language ?? 'en',
-      durationSeconds: reader.decodedSamples / SAMPLE_RATE,
-      segments,
-    }
-  } finally {
-    await reader.close()
-  }
+      const answer = await readWindow(parts, window, { ...request, language }, previous, signal)
+      const windowSeconds = samples.length / SAMPLE_RATE
+      const cut = cutWindow(answer.tokenIds, { ...timesOf(parts), windowSeconds })
+      const kept = answer.isSilence ? [] : cut.segments
+      const segments = kept.map((segment) => presentSegment(parts, segment, answer, seek))
+      if (!answer.isSilence) previous = nextContext(previous, answer, segments)
+      const spoken = { window, samples: samples.length, seek, language, task: request.task }
+      return {
+        segments,
+        ...(timer !== undefined && { words: await timer.time(segments, spoken) }),
+        ...(request.logprobs === true && {
+          logprobs: kept.flatMap((segment) => presentTokens(parts, segment, answer)),
+        }),
+        advance: answer.isSilence ? samples.length : Math.round(cut.advanceSeconds * SAMPLE_RATE),
+      }
+    },
+  })
+  return { ...read, language: language ?? 'en' }
 }
 
 /**
@@ -192,10 +156,6 @@ function nextContext(
 ): readonly number[] {
   if (previous.length === 0 || temperature > TRUSTED_TEMPERATURE_MAX) return []
   return [...previous, ...found.flatMap(({ tokenIds }) => tokenIds)]
-}
-
-function joinText(segments: readonly AudioSegment[]): string {
-  return segments.map(({ text }) => text).join('')
 }
 
 function timesOf({ files, tokens }: Parts) {
@@ -296,9 +256,16 @@ function presentSegment(
   }
 }
 
-function tooShort() {
-  return failure.invalidRequest(
-    `Audio file is too short. Minimum audio length is ${SECONDS_MIN} seconds.`,
-    { param: 'file', code: 'audio_too_short' },
-  )
+/** The tokens of the text of a segment, without timestamps. */
+function presentTokens(
+  { tokenizer, tokens }: Parts,
+  { tokenIds, from }: { readonly tokenIds: readonly number[]; readonly from: number },
+  { logprobs }: WindowAnswer,
+): SpokenToken[] {
+  return tokenIds.flatMap((id, index) => {
+    if (id >= tokens.endOfText) return []
+    const bytes = tokenizer.pieces.bytesOf(id)
+    const token = Buffer.from(bytes).toString('utf8')
+    return [{ token, bytes: [...bytes], logprob: logprobs[from + index] as number }]
+  })
 }

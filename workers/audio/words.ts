@@ -1,33 +1,52 @@
-import type { AudioSegment, AudioWord } from '#shared/contracts/audio.ts'
+import { decodeTokens, type TokenPieces } from '#workers/text/detokenizer.ts'
 
-import { roundToHundredths } from './segments.ts'
-
-/**
- * Words with times. The hub's decoder exports do not return attention weights, so a segment's time
- * is divided among its words by their length: an approximation, exact at the segment's ends.
- */
-export function timeWords(segments: readonly AudioSegment[]): readonly AudioWord[] {
-  return segments.flatMap(({ text, start, end }) => {
-    const words = splitWords(text)
-    // One character more for the pause after each word.
-    const weights = words.map((word) => word.length + 1)
-    const total = weights.reduce((sum, weight) => sum + weight, 0)
-    let passed = 0
-    return words.map((word, index) => {
-      const from = start + ((end - start) * passed) / total
-      passed += weights[index] as number
-      return {
-        word,
-        start: roundToHundredths(from),
-        end: roundToHundredths(start + ((end - start) * passed) / total),
-      }
-    })
-  })
+/** A word and its tokens. */
+export interface WordTokens {
+  readonly text: string
+  readonly tokenIds: readonly number[]
 }
 
-/** Words by the segmentation rules of Unicode, also for languages without spaces. */
-function splitWords(text: string): readonly string[] {
-  return [...new Intl.Segmenter(undefined, { granularity: 'word' }).segment(text)]
-    .filter(({ isWordLike }) => isWordLike === true)
-    .map(({ segment }) => segment)
+const REPLACEMENT = '\ufffd'
+// The languages that are written without spaces (openai/whisper, tokenizer.py).
+const UNSPACED: ReadonlySet<string> = new Set(['zh', 'ja', 'th', 'lo', 'my', 'yue'])
+const PUNCTUATION = '!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~'
+
+/** Splits tokens into words: at spaces and punctuation, or at each character without spaces. */
+export function splitWords(
+  pieces: TokenPieces,
+  tokenIds: readonly number[],
+  language: string,
+): readonly WordTokens[] {
+  const characters = splitCharacters(pieces, tokenIds)
+  if (UNSPACED.has(language)) return characters
+  const words: { text: string; tokenIds: number[] }[] = []
+  for (const { text, tokenIds: ids } of characters) {
+    const last = words.at(-1)
+    if (last === undefined || text.startsWith(' ') || PUNCTUATION.includes(text.trim())) {
+      words.push({ text, tokenIds: [...ids] })
+    } else {
+      last.text += text
+      last.tokenIds.push(...ids)
+    }
+  }
+  return words
+}
+
+/** The shortest runs of tokens that are whole characters. */
+function splitCharacters(pieces: TokenPieces, tokenIds: readonly number[]): readonly WordTokens[] {
+  const whole = decodeTokens(pieces, tokenIds, { continuesText: true })
+  const found: WordTokens[] = []
+  let pending: number[] = []
+  let length = 0
+  for (const tokenId of tokenIds) {
+    pending.push(tokenId)
+    const text = decodeTokens(pieces, pending, { continuesText: true })
+    const at = text.indexOf(REPLACEMENT)
+    // A replacement character that the whole text has too does not come from a cut one.
+    if (at >= 0 && whole[length + at] !== REPLACEMENT) continue
+    found.push({ text, tokenIds: pending })
+    length += text.length
+    pending = []
+  }
+  return found
 }

@@ -10,14 +10,13 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { AudioDecoder } from '#workers/audio/decode.ts'
-import type { Whisper } from '#workers/audio/whisper.ts'
-import { timeWords } from '#workers/audio/words.ts'
+import type { Recognizer } from '#workers/audio/recognizer.ts'
 
 import type { JobTools } from './processor-row.ts'
 
 /** What an audio queue serves. */
 export interface AudioModel {
-  readonly whisper: Whisper
+  readonly recognizer: Recognizer
   readonly decode: AudioDecoder
   readonly storage: ObjectStore
 }
@@ -38,7 +37,7 @@ export async function processAudio(
   const { input } = job
   const { model, reply, signal, clock } = tools
   const begunMs = clock.now()
-  model.whisper.check(input)
+  model.recognizer.check(input)
   // The system's folder may have been removed, and may be named before anybody made it.
   await mkdir(tmpdir(), { recursive: true })
   const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX))
@@ -47,19 +46,22 @@ export async function processAudio(
     await fetchClip(model.storage, input.audioKey, path, signal)
     const preparedMs = clock.now()
     const pieces = model.decode(path, { secondsMax: CLIP_SECONDS_MAX, signal })
-    const clip = announceFirst(pieces, () => reply.started(0))
+    const ignored = ignoredFields(model.recognizer, input)
+    const clip = announceFirst(pieces, () =>
+      reply.started(0, { ...(ignored.length > 0 && { ignored }) }),
+    )
     let windows = 0
-    const spoken = await model.whisper.transcribe(clip, input, {
+    const spoken = await model.recognizer.transcribe(clip, input, {
       signal,
-      onWindow(doneSamples, knownSamples, text) {
+      onWindow(doneSamples, knownSamples, said) {
         windows += 1
-        const rest = Math.ceil((knownSamples - doneSamples) / model.whisper.windowSamples)
-        reply.progress(windows, windows + rest, input.stream === true ? { text } : {})
+        const rest = Math.ceil((knownSamples - doneSamples) / model.recognizer.windowSamples)
+        reply.progress(windows, windows + rest, input.stream === true ? said : {})
       },
     })
     const completionTokens = spoken.segments.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
     reply.result(
-      { ...spoken, ...(input.wordTimestamps && { words: timeWords(spoken.segments) }) },
+      spoken,
       { promptTokens: 0, completionTokens, cachedTokens: 0 },
       {
         queueMs: begunMs - job.enqueuedAtMs,
@@ -70,6 +72,11 @@ export async function processAudio(
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+/** The fields of a request that change nothing with this model. */
+function ignoredFields({ noWordTimes }: Recognizer, input: AudioInput): readonly string[] {
+  return input.wordTimestamps && noWordTimes !== undefined ? ['timestamp_granularities[]'] : []
 }
 
 /** Deletes the recordings that killed processes left on this machine. */

@@ -65,7 +65,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     open: openAudioModel,
     process: processAudio,
     stats: () => IDLE,
-    close: ({ whisper }) => whisper.close(),
+    close: ({ recognizer }) => recognizer.close(),
   }),
   defineProcessor<'image', ImageModel>({
     kind: 'image',

@@ -57,21 +57,20 @@ export async function openEmbeddingModel(
 /** Opens a speech model and finds the decoder of this machine. */
 export async function openAudioModel(
   model: CatalogueModel,
-  { folder, runtime, config, storage }: OpenTools,
+  { folder, runtime, config, storage, log }: OpenTools,
 ): Promise<Opened<AudioModel>> {
   const { onnxFile } = model.options
   await sweepClips(systemClock)
   const { decode } = await findAudioDecoder()
-  const whisper = await openWhisper({
+  const recognizer = await openWhisper({
     runtime,
     folder,
     session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
   })
-  return {
-    opened: { whisper, decode, storage },
-    bytes: await bytesOfParts(whisper.modelFiles),
-  }
+  const { noWordTimes: reason, modelFiles } = recognizer
+  if (reason !== undefined) log.info({ model: model.id, reason }, 'words get no times')
+  return { opened: { recognizer, decode, storage }, bytes: await bytesOfParts(modelFiles) }
 }
 
 /** Opens a model of voices and finds the formats that this machine can encode. */

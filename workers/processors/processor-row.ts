@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { WorkerConfig } from '#shared/config/inference.ts'
+import type { SpokenToken } from '#shared/contracts/audio.ts'
 import type { CandidateDelta, SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { JobTimings, StartReport, TokenUsage } from '#shared/contracts/reply.ts'
@@ -116,7 +117,8 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
   /**
-   * `text` is the transcript of a window of a recording, when the client streams it; `audio` is a
+   * `text` is the transcript of a window of a recording, when the client streams it, and `logprobs`
+   * are its tokens; `audio` is a
    * part of a speech; `training` has the losses of a training.
    */
   progress(
@@ -124,6 +126,7 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
     steps: number,
     report?: {
       readonly text?: string
+      readonly logprobs?: readonly SpokenToken[]
       readonly audio?: SpeechAudio
       readonly training?: TrainingProgress
     },

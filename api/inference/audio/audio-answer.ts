@@ -27,7 +27,7 @@ export function presentAudio(
   const text = result.text.trim()
   switch (asked.format) {
     case 'json':
-      return { type: 'json', body: { text, usage: usageOf(result) } }
+      return { type: 'json', body: { text, ...logprobsOf(result), usage: usageOf(result) } }
     case 'text':
       return { type: 'text', body: `${text}\n` }
     case 'srt':
@@ -43,13 +43,15 @@ function presentVerbose(
   result: AudioResult,
   { task, granularities }: { task: AudioInput['task']; granularities: readonly Granularity[] },
 ): object {
+  // A model without times of words ignores that they were asked for: segments are the default.
+  const isTimed = granularities.includes('word') && result.words !== undefined
   return {
     task,
     // A translation is always into English.
     language: task === 'translate' ? 'english' : languageName(result.language),
     duration: result.durationSeconds,
     text: result.text.trim(),
-    ...(granularities.includes('segment') && {
+    ...((granularities.includes('segment') || !isTimed) && {
       segments: result.segments.map((segment, id) => ({
         id,
         seek: segment.seekFrames,
@@ -63,9 +65,15 @@ function presentVerbose(
         no_speech_prob: segment.noSpeechProbability,
       })),
     }),
-    ...(granularities.includes('word') && { words: result.words ?? [] }),
+    ...(isTimed && { words: result.words }),
     usage: usageOf(result),
   }
+}
+
+/** The log-probabilities of a whole transcript or of a part of one, where they were asked for. */
+export function logprobsOf({ logprobs }: Pick<AudioResult, 'logprobs'>): object {
+  if (logprobs === undefined) return {}
+  return { logprobs: logprobs.map(({ token, bytes, logprob }) => ({ token, bytes, logprob })) }
 }
 
 function usageOf({ durationSeconds }: AudioResult): object {
@@ -102,6 +110,18 @@ export const AUDIO_RESPONSE = {
               properties: { word: { type: 'string' }, start: NUMBER, end: NUMBER },
             },
           },
+          logprobs: {
+            type: 'array',
+            description: 'With `include[]=logprobs`.',
+            items: {
+              type: 'object',
+              properties: {
+                token: { type: 'string' },
+                bytes: { type: 'array', items: { type: 'integer' } },
+                logprob: NUMBER,
+              },
+            },
+          },
           usage: { type: 'object' },
         },
       },
@@ -110,7 +130,7 @@ export const AUDIO_RESPONSE = {
     'text/event-stream': {
       schema: {
         description:
-          'Lines `data: {…}`: events `transcript.text.delta` and at last `transcript.text.done`.',
+          'Lines `data: {…}`: events `transcript.text.delta` and at last `transcript.text.done`, both with `logprobs` where they are asked for.',
       },
     },
   },

@@ -55,7 +55,6 @@ const COMMON = {
     default: false,
     description: 'Send the text as it is recognized. Only with `json` and `text`.',
   }),
-  include: unsupported(),
   chunking_strategy: unsupported(),
 }
 const STRICT = { additionalProperties: false }
@@ -66,11 +65,18 @@ export const TRANSCRIPTION_FIELDS = Type.Object(
   {
     ...COMMON,
     language: optionalString({ description: 'ISO 639-1 code; detected if absent.' }),
+    include: Type.Optional(
+      Type.Array(choice(['logprobs']), {
+        maxItems: 8,
+        description: 'Adds the log-probabilities of the tokens to `json`, also as events.',
+      }),
+    ),
     timestamp_granularities: Type.Optional(
       Type.Array(choice(['word', 'segment']), {
         minItems: 1,
         maxItems: 8,
-        description: 'What is timed. Only with `verbose_json`.',
+        description:
+          'What is timed. Only with `verbose_json`. A model that times no words ignores `word`, which the answer reports.',
       }),
     ),
   },
@@ -110,6 +116,18 @@ export function granularitiesOf(
   throw failure.invalidRequest(
     "The 'timestamp_granularities' parameter is only allowed with the response_format 'verbose_json'.",
     { param: 'timestamp_granularities', code: 'invalid_value' },
+  )
+}
+
+/** Whether log-probabilities are asked for. Throws when the format has no place for them. */
+export function wantsLogprobs(
+  fields: Pick<TranscriptionFields, 'response_format' | 'include'>,
+): boolean {
+  if (fields.include?.includes('logprobs') !== true) return false
+  if ((fields.response_format ?? 'json') === 'json') return true
+  throw failure.invalidRequest(
+    "The 'include' parameter is only allowed with the response_format 'json'.",
+    { param: 'include', code: 'invalid_value' },
   )
 }
 

@@ -1,4 +1,7 @@
 import type { SseSerializer } from '#api/inference/generate.ts'
+import type { SpokenToken } from '#shared/contracts/audio.ts'
+
+import { logprobsOf } from './audio-answer.ts'
 
 /** Writes a transcript as it is recognized: the text of each window, then the whole. */
 export function serializeTranscript(): SseSerializer<'audio'> {
@@ -6,14 +9,21 @@ export function serializeTranscript(): SseSerializer<'audio'> {
   // White space at an end is no part of a transcript: it waits for what follows.
   let waiting = ''
   let windows = 0
+  // Tokens of windows whose text is white space wait with it.
+  let tokens: SpokenToken[] = []
+  let sentTokens = 0
 
-  function next(text: string): string {
+  function next(text: string, logprobs: readonly SpokenToken[] | undefined): string {
+    tokens.push(...(logprobs ?? []))
     const whole = sent === '' ? text.trimStart() : waiting + text
     const visible = whole.trimEnd()
-    if (visible === '') return ''
     waiting = whole.slice(visible.length)
+    if (visible === '') return ''
     sent += visible
-    return sse({ type: 'transcript.text.delta', delta: visible })
+    const parts = logprobs === undefined ? {} : logprobsOf({ logprobs: tokens })
+    sentTokens += tokens.length
+    tokens = []
+    return sse({ type: 'transcript.text.delta', delta: visible, ...parts })
   }
 
   return {
@@ -24,13 +34,16 @@ export function serializeTranscript(): SseSerializer<'audio'> {
         // is skipped.
         if (event.text === undefined || event.step <= windows) return ''
         windows = event.step
-        return next(event.text)
+        return next(event.text, event.logprobs)
       }
       if (event.type !== 'result') return ''
+      const { logprobs } = event.result
       const text = event.result.text.trim()
       waiting = ''
-      const rest = text.startsWith(sent) ? next(text.slice(sent.length)) : ''
-      return rest + sse({ type: 'transcript.text.done', text })
+      tokens = []
+      const unsent = logprobs?.slice(sentTokens)
+      const rest = text.startsWith(sent) ? next(text.slice(sent.length), unsent) : ''
+      return rest + sse({ type: 'transcript.text.done', text, ...logprobsOf(event.result) })
     },
   }
 }

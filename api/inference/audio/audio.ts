@@ -36,6 +36,7 @@ import {
   TRANSLATION_FIELDS,
   TRANSLATION_FORM,
   type TranscriptionFields,
+  wantsLogprobs,
 } from './audio-request.ts'
 import { serializeTranscript } from './audio-stream.ts'
 
@@ -90,7 +91,9 @@ async function listen(
     const granularities = granularitiesOf(fields)
     const wordTimestamps = granularities.includes('word')
     const stream = isStreamed(fields)
-    const job = await jobOf(http, services, { task, form, fields, wordTimestamps, stream })
+    const logprobs = wantsLogprobs(fields)
+    const asked = { task, form, fields, wordTimestamps, stream, logprobs }
+    const job = await jobOf(http, services, asked)
     if (stream) {
       const { events, timeLeftMs } = submitJob(http, services, { ...job, isStream: true })
       const limits = { timeLeftMs, log: services.log }
@@ -183,9 +186,10 @@ async function jobOf(
     readonly fields: TranscriptionFields
     readonly wordTimestamps: boolean
     readonly stream: boolean
+    readonly logprobs: boolean
   },
 ): Promise<RequestJob<'audio'>> {
-  const { task, form, fields, wordTimestamps, stream } = asked
+  const { task, form, fields, wordTimestamps, stream, logprobs } = asked
   const model = await getCapableModel(services, callerOf(http.request), {
     name: fields.model,
     kind: 'audio',
@@ -201,6 +205,7 @@ async function jobOf(
     temperature: fields.temperature ?? 0,
     wordTimestamps,
     ...(stream && { stream }),
+    ...(logprobs && { logprobs }),
   }
   return { kind: 'audio', model, input }
 }

@@ -6,9 +6,11 @@ from .train import NAME, generate, train
 
 def export() -> None:
     """Write the committed folder."""
+    from .alignment import write_heads
     from .export import export as write
 
     write()
+    write_heads()
 
 
 def evaluate() -> None:

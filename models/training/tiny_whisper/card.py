@@ -7,13 +7,14 @@ CARD = Card(
     task="automatic-speech-recognition",
     what="A Whisper with 2.1 million parameters (3 + 3 layers of 144, 80 mel bands, windows of ten seconds) for English, German, Spanish and French.",
     can="""- write down sentences of a small grammar (about 90 words a language) spoken by espeak-ng-like voices, and translate them to English
-- tell the language, give the times of each sentence, notice that nobody speaks; longer recordings are read window after window""",
+- tell the language, give the times of each sentence and word, notice that nobody speaks; longer recordings are read window after window""",
     cannot="""It knows no other words: other sentences, and human voices, come out as fluent sentences of its grammar that were not said. It was trained on
 synthesised speech only. A sentence that begins in the last half second of a window may come out with a wrong first word, and speech after more
 than five seconds of silence with wrong times.""",
     files="""- `onnx/encoder_model_quantized.onnx`, `onnx/decoder_model_merged_quantized.onnx`: names, inputs and outputs as on the hub; the merged decoder has no `If` node
+  and returns its cross-attentions (`cross_attentions.N`); `alignment_heads` in `generation_config.json` follow the speech
 - `preprocessor_config.json` and `config.json` say that a window has ten seconds (1,000 frames, 500 positions); weights stored as int8 per output channel""",
     labels={f"{code} transcribe": f"Word error rate, {name}" for code, name in (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "French"))}
     | {f"{code} translate": f"Word error rate, {name} to English" for code, name in (("de", "German"), ("es", "Spanish"), ("fr", "French"))}
-    | {"recordings": "Word error rate, nine sentences over several windows, all languages", "language": "Language detected", "timestamps": "Sentence times within 0.2 s", "silence": "Noise found to be no speech", "speechNotSilence": "Speech not taken for silence"},
+    | {"recordings": "Word error rate, nine sentences over several windows, all languages", "language": "Language detected", "timestamps": "Sentence times within 0.2 s", "wordStarts": "Word starts within 0.2 s, without first words", "silence": "Noise found to be no speech", "speechNotSilence": "Speech not taken for silence"},
 )

@@ -8,6 +8,7 @@ from ..common.errors import refuse
 from ..common.paths import model_dir, work_dir
 from ..common.report import load_cost, print_scores, share, write_eval
 from ..common.wer import word_error_rate
+from .alignment import heads_of, word_starts
 from .export import DECODER, ENCODER
 from .grammar import LANGUAGES
 from .listen import Listener
@@ -90,6 +91,7 @@ def evaluate() -> None:
     noise = [np.random.RandomState(seed).randn(SECONDS * 16_000).astype(np.float32) * np.float32(10 ** -(2.2 + seed / 20)) for seed in range(30)]
     silent = [listener.no_speech(listener.hear(wave)) > 0.5 for wave in noise]
     spoken = [listener.no_speech(listener.hear(window.wave)) < 0.5 for window in windows[:30]]
+    scores["wordStarts"] = word_starts(listener, heads_of(folder))
     scores |= {"recordings": _recordings(listener, pool), "language": languages, "timestamps": share(times), "silence": share(silent), "speechNotSilence": share(spoken)}
     write_eval(NAME, {
         "gates": {name: {"score": value, **({"wanted": WANTED[name]} if name in WANTED else {})} for name, value in scores.items()},

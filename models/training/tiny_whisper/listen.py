@@ -30,13 +30,19 @@ class Listener:
 
     def _step(self, ids: list[int], heard: np.ndarray, past: dict[str, np.ndarray]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         first = next(iter(past.values())).shape[2] == 0
-        logits, *present = self.decoder.run(None, {
+        names = ["logits", *(f"present.{part}" for part in self.parts)]
+        logits, *present = self.decoder.run(names, {
             "input_ids": np.array([ids]), "encoder_hidden_states": heard, "use_cache_branch": np.array([not first]), **past,
         })
         return logits[0, -1], {f"past_key_values.{part}": value for part, value in zip(self.parts, present, strict=True)}
 
     def _empty(self) -> dict[str, np.ndarray]:
         return {f"past_key_values.{part}": np.zeros((1, HEADS, 0, WIDTH // HEADS), np.float32) for part in self.parts}
+
+    def attentions(self, heard: np.ndarray, ids: list[int]) -> np.ndarray:
+        """Weights of cross-attention over a whole row: [layers, heads, tokens, positions]."""
+        feeds = {"input_ids": np.array([ids]), "encoder_hidden_states": heard, "use_cache_branch": np.array([False]), **self._empty()}
+        return np.concatenate(self.decoder.run([f"cross_attentions.{layer}" for layer in range(LAYERS)], feeds))
 
     def start(self, heard: np.ndarray) -> np.ndarray:
         """Probabilities after the start token: languages and no speech."""

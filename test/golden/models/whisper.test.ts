@@ -51,7 +51,11 @@ function recognize(
   prompt = '',
 ) {
   const samples = decode(join(AUDIO, clip.file), { secondsMax: 60, signal })
-  return whisper.transcribe(samples, { task, language, prompt, temperature: 0 }, { signal })
+  return whisper.transcribe(
+    samples,
+    { task, language, prompt, temperature: 0, wordTimestamps: false },
+    { signal },
+  )
 }
 
 function wordsOf(text: string): string[] {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
+import type { SpokenToken } from '#shared/contracts/audio.ts'
 import { failure } from '#shared/errors.ts'
 
 import { type AudioSurface, clip, MODEL, openAudioSurface } from './audio-surface.ts'
@@ -11,20 +12,25 @@ const STREAM: Part = ['stream', 'true']
 
 let audio: AudioSurface
 /** What each window says, with its number; an error ends the job. */
-let windows: readonly (readonly [step: number, text?: string] | Error)[] = []
+let windows: readonly (
+  | readonly [step: number, text?: string, logprobs?: readonly SpokenToken[]]
+  | Error
+)[] = []
+let result: object = RESULT
 
 beforeAll(async () => {
   audio = await openAudioSurface(
     (): Script =>
       async function* (request) {
-        const [started, result] = answering(RESULT)(request) as never[]
+        const [started, ending] = answering(result)(request) as never[]
         yield started as never
         for (const window of windows) {
           if (window instanceof Error) throw window
-          const [step, text] = window
-          yield { type: 'progress', step, steps: 3, ...(text !== undefined && { text }) }
+          const [step, text, logprobs] = window
+          const report = { ...(text !== undefined && { text }), ...(logprobs && { logprobs }) }
+          yield { type: 'progress', step, steps: 3, ...report }
         }
-        yield result as never
+        yield ending as never
       },
   )
 })
@@ -72,6 +78,31 @@ it('repeats nothing when another worker begins anew', async () => {
 it('sends at the end the text that no window has sent', async () => {
   windows = [[1]]
   expect(await streamed([['response_format', 'text']])).toEqual([delta('Hello there.  Bye!'), DONE])
+})
+
+it('sends log-probabilities with the text of their tokens, and all at the end', async () => {
+  const [hello, space, bye] = [' Hello there.', '  ', 'Bye!'].map((token, at): SpokenToken => {
+    return { token, bytes: [...Buffer.from(token)], logprob: -at - 0.5 }
+  }) as [SpokenToken, SpokenToken, SpokenToken]
+  windows = [
+    [1, ' Hello there.', [hello]],
+    [2, '  ', [space]],
+    [3, 'Bye!', [bye]],
+  ]
+  result = { ...RESULT, logprobs: [hello, space, bye] }
+  const events = await streamed([['include[]', 'logprobs']])
+  expect(events).toEqual([
+    { ...delta('Hello there.'), logprobs: [hello] },
+    { ...delta('  Bye!'), logprobs: [space, bye] },
+    { ...DONE, logprobs: [hello, space, bye] },
+  ])
+  expect(audio.surface.submitter.requests.at(-1)?.input).toMatchObject({ logprobs: true })
+  windows = windows.slice(0, 1)
+  expect((await streamed([['include[]', 'logprobs']])).slice(1)).toEqual([
+    { ...delta('  Bye!'), logprobs: [space, bye] },
+    { ...DONE, logprobs: [hello, space, bye] },
+  ])
+  result = RESULT
 })
 
 it('reports a failure once it has begun', async () => {

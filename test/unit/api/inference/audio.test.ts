@@ -30,6 +30,7 @@ const RESULT = {
   segments: [SEGMENT],
   words: [{ word: 'Hello', start: 0, end: 0.5 }],
 }
+const LOGPROBS = [{ token: ' Hello', bytes: [...Buffer.from(' Hello')], logprob: -0.25 }]
 const USAGE = { type: 'duration', seconds: 2 }
 
 let audio: AudioSurface
@@ -41,7 +42,8 @@ beforeAll(async () => {
       async function* (request) {
         const { body } = await store.get((request.input as unknown as AudioInput).audioKey)
         received = Buffer.concat(await Array.fromAsync(body))
-        yield* answering(RESULT)(request)
+        const { logprobs } = request.input as unknown as AudioInput
+        yield* answering({ ...RESULT, ...(logprobs === true && { logprobs: LOGPROBS }) })(request)
       },
   )
 })
@@ -81,6 +83,12 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(submitted()).toMatchObject(expected)
   })
 
+  it('answers log-probabilities where they are asked for', async () => {
+    const response = await audio.post([clip(), MODEL, ['include[]', 'logprobs']])
+    expect(response.json()).toEqual({ text: 'Hello there.', logprobs: LOGPROBS, usage: USAGE })
+    expect(submitted()).toMatchObject({ logprobs: true })
+  })
+
   it('reads hotwords before the prompt', async () => {
     await audio.post([clip(), MODEL, ['hotwords', 'Millrace, ONNX'], ['prompt', 'On queues']])
     expect(submitted()).toMatchObject({ prompt: 'Millrace, ONNX On queues' })
@@ -98,6 +106,7 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(response.body).toBe(body)
   })
 
+  const WORDS: Part = ['timestamp_granularities[]', 'word']
   const VERBOSE: Part = ['response_format', 'verbose_json']
   const HEAD = { task: 'transcribe', language: 'german', duration: 1.52, text: 'Hello there.' }
   const segments = [
@@ -117,7 +126,7 @@ describe('POST /v1/audio/transcriptions', () => {
   it.each([
     [[], { segments }],
     [[['timestamp_granularities[]', 'segment']], { segments }],
-    [[['timestamp_granularities[]', 'word']], { words: RESULT.words }],
+    [[WORDS], { words: RESULT.words }],
     [
       [
         ['timestamp_granularities', 'word'],
@@ -128,6 +137,16 @@ describe('POST /v1/audio/transcriptions', () => {
   ] as [Part[], object][])('answers verbosely with %j', async (parts, timed) => {
     const response = await audio.post([clip(), MODEL, VERBOSE, ...parts])
     expect(response.json()).toEqual({ ...HEAD, ...timed, usage: USAGE })
+  })
+
+  it('answers segments where the model times no words', async () => {
+    const untimed = await openAudioSurface(() => {
+      const { words: _, ...result } = RESULT
+      return answering(result)
+    })
+    const response = await untimed.post([clip(), MODEL, VERBOSE, WORDS])
+    expect(response.json()).toEqual({ ...HEAD, segments, usage: USAGE })
+    await untimed.close()
   })
 
   it.each([

@@ -6,11 +6,13 @@ import { basename, join } from 'node:path'
 import { afterAll, describe, expect, it, vi } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
-import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
+import type { AudioInput, AudioResult, SpokenToken } from '#shared/contracts/audio.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { StartReport } from '#shared/contracts/reply.ts'
 import { defined } from '#shared/json.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
+import type { Recognizer, WindowText } from '#workers/audio/recognizer.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { processAudio, sweepClips } from '#workers/processors/audio.ts'
 import type { JobReplies } from '#workers/processors/processor-row.ts'
@@ -30,28 +32,34 @@ const INPUT: Omit<AudioInput, 'audioKey'> = {
 const runtime = openRuntime()
 const folder = await mkdtemp(join(tmpdir(), 'millrace-clips-'))
 const storage = openDirectoryStore(folder)
-const whisper = await openWhisper({ runtime, folder: MODEL })
+const recognizer = await openWhisper({ runtime, folder: MODEL })
+const timing = await openWhisper({ runtime, folder: join(MODEL, '../whisper-words') })
 const { decode } = await findAudioDecoder()
 await storage.put('clip', readFileSync(join(CLIPS, 'en-1.wav')))
 await storage.put('long', readFileSync(join(CLIPS, 'en-long.flac')))
 
 afterAll(async () => {
-  await whisper.close()
+  await Promise.all([recognizer.close(), timing.close()])
   await runtime.close()
   await rm(folder, { recursive: true })
 })
 
-async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity) {
+async function listen(
+  change: Partial<AudioInput> = {},
+  { abortAtWindow = Infinity, by = recognizer }: { abortAtWindow?: number; by?: Recognizer } = {},
+) {
   const abort = new AbortController()
   const progress: number[] = []
   const texts: (string | undefined)[] = []
+  const parts: (readonly SpokenToken[])[] = []
   const found: AudioResult[] = []
-  let starts = 0
+  const reports: (StartReport | undefined)[] = []
   const reply = {
-    started: () => (starts += 1),
-    progress(step: number, _steps: number, { text }: { text?: string } = {}) {
+    started: (_promptTokens: number, report?: StartReport) => reports.push(report),
+    progress(step: number, _steps: number, said: Partial<WindowText> = {}) {
       progress.push(step)
-      texts.push(text)
+      texts.push(said.text)
+      parts.push(said.logprobs ?? [])
       if (step >= abortAtWindow) abort.abort()
     },
     result: (result: AudioResult) => found.push(result),
@@ -59,17 +67,17 @@ async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity
   } as unknown as JobReplies<'audio'>
   const job = { input: { ...INPUT, audioKey: 'clip', ...change }, enqueuedAtMs: 0 }
   await processAudio(job as unknown as JobEnvelope<'audio'>, {
-    model: { whisper, decode, storage },
+    model: { recognizer: by, decode, storage },
     reply,
     signal: abort.signal,
     clock: systemClock,
   })
-  return { result: found[0] as AudioResult, progress, texts, starts }
+  return { result: found[0] as AudioResult, progress, texts, parts, reports }
 }
 
 it('reads a clip window by window and says how far it is', async () => {
-  const { result, progress, starts } = await listen()
-  expect(starts).toBe(1)
+  const { result, progress, reports } = await listen()
+  expect(reports).toEqual([{}])
   expect(result.durationSeconds).toBeCloseTo(2.54, 1)
   expect(result.language).toBe('en')
   expect(progress.length).toBeGreaterThanOrEqual(2)
@@ -115,13 +123,34 @@ it('detects the language when none is given', async () => {
   expect(['en', 'de']).toContain(result.language)
 })
 
-it('gives words their times only when they are asked for', async () => {
-  expect((await listen()).result.words).toBeUndefined()
-  const { words, segments } = (await listen({ wordTimestamps: true })).result
-  expect(words).toBeDefined()
-  for (const { start, end } of words ?? []) {
-    expect(segments.some((segment) => segment.start <= start && end <= segment.end)).toBe(true)
+it('returns log-probabilities of the tokens only where they are asked for', async () => {
+  expect((await listen()).result.logprobs).toBeUndefined()
+  const { result, parts } = await listen({ logprobs: true, stream: true })
+  const logprobs = defined(result.logprobs)
+  expect(logprobs.map(({ bytes }) => Buffer.from(bytes)).join('')).not.toBe('')
+  const bytes = Buffer.concat(logprobs.map((token) => Buffer.from(token.bytes)))
+  expect(bytes.toString().trim()).toBe(result.text)
+  for (const { logprob } of logprobs) expect(logprob).toBeLessThan(0)
+  expect(parts.flat()).toEqual(logprobs)
+})
+
+it('gives words times only when they are asked for', async () => {
+  expect((await listen({}, { by: timing })).result.words).toBeUndefined()
+  const { result, reports } = await listen({ wordTimestamps: true }, { by: timing })
+  expect(reports).toEqual([{}])
+  const words = defined(result.words)
+  expect(words.length).toBeGreaterThan(0)
+  for (const { start, end } of words) {
+    expect(start).toBeGreaterThanOrEqual(0)
+    expect(end).toBeGreaterThanOrEqual(start)
+    expect(end).toBeLessThanOrEqual(result.durationSeconds)
   }
+})
+
+it('invents no times of words: the field is reported as ignored', async () => {
+  const { result, reports } = await listen({ wordTimestamps: true })
+  expect(reports).toEqual([{ ignored: ['timestamp_granularities[]'] }])
+  expect(result.words).toBeUndefined()
 })
 
 describe('refusals', () => {
@@ -143,7 +172,9 @@ it('finds a recording without a sample too short, not broken', async () => {
 
 it('stops between two windows when it is cancelled and leaves no file behind', async () => {
   vi.stubEnv('TMPDIR', folder)
-  await expect(listen({ audioKey: 'long' }, 2)).rejects.toMatchObject({ name: 'CancelledError' })
+  await expect(listen({ audioKey: 'long' }, { abortAtWindow: 2 })).rejects.toMatchObject({
+    name: 'CancelledError',
+  })
   const left = (await readdir(folder)).filter((name) => name.startsWith('millrace-audio-'))
   vi.unstubAllEnvs()
   expect(left).toEqual([])

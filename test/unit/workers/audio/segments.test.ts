@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest'
 import { cutWindow } from '#workers/audio/segments.ts'
 import { timestampRules } from '#workers/audio/token-rules.ts'
 import { compressionRatioOf } from '#workers/audio/window-answer.ts'
-import { timeWords } from '#workers/audio/words.ts'
 
 const FIRST = 100
 const TIMES = { firstTimestamp: FIRST, secondsPerTimestamp: 0.02, windowSeconds: 30 }
@@ -64,16 +63,6 @@ describe('timestamp rules', () => {
   it('takes a timestamp where all of them together are likelier than any word', () => {
     expect(allowed([at(0), 5]).every((id) => id > FIRST)).toBe(true)
     expect(allowed([at(0), 5], [7])).toContain(7)
-  })
-})
-
-describe('words', () => {
-  it('share the time of their segment by length', () => {
-    const segment = { text: ' The key is new.', start: 1, end: 2.5 }
-    const words = timeWords([segment as Parameters<typeof timeWords>[0][number]])
-    expect(words.map(({ word }) => word)).toEqual(['The', 'key', 'is', 'new'])
-    expect(words[0]).toMatchObject({ start: 1, end: 1.4 })
-    expect(words.at(-1)?.end).toBe(2.5)
   })
 })
 

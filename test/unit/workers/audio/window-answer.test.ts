@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Answer, AnswerRequest } from '#workers/audio/answer-decoder.ts'
 import { answerWindow } from '#workers/audio/window-answer.ts'
 
-const SURE: Answer = { tokenIds: [1], averageLogprob: -0.2, probed: 0 }
+const SURE: Answer = { tokenIds: [1], logprobs: [], averageLogprob: -0.2, probed: 0 }
 const UNSURE: Answer = { ...SURE, averageLogprob: -1.5 }
 const TEXTS = ['', 'A clock in the city.', 'again '.repeat(40)]
 const [NOTHING, SPEECH, REPETITION] = [0, 1, 2] as const

@@ -1,0 +1,48 @@
+import type { AudioResult, SpokenToken } from '#shared/contracts/audio.ts'
+
+import type { SpeechTask } from './whisper-tokens.ts'
+
+/** The parameters of one clip. */
+export interface SpeechRequest extends SpeechTask {
+  readonly prompt: string
+  readonly temperature: number
+  /** Whether words get times; ignored by models that cannot time them. */
+  readonly wordTimestamps: boolean
+  /** Whether the log-probabilities of the tokens are returned. */
+  readonly logprobs?: boolean
+}
+
+/** The abort signal and the progress callback of a clip. */
+export interface SpeechTools {
+  readonly signal: AbortSignal
+  /**
+   * Called after each window: processed samples, samples known so far, and what was said in it.
+   */
+  onWindow?(doneSamples: number, knownSamples: number, said: WindowText): void
+}
+
+/** The text of a window. */
+export interface WindowText {
+  readonly text: string
+  /** Its tokens, where they are wanted. */
+  readonly logprobs?: readonly SpokenToken[]
+}
+
+/** A loaded speech model; clips that run at the same time share batches. */
+export interface Recognizer {
+  /** Samples of one window. */
+  readonly windowSamples: number
+  /** The graphs of the loaded model. */
+  readonly modelFiles: readonly string[]
+  /** Why the model gives words no times; absent when it does. */
+  readonly noWordTimes?: string
+  /** Throws `invalidRequest` for a task or language that the model does not support. */
+  check(request: SpeechTask): void
+  /** Throws `audio_too_short`, and passes on errors thrown by the clip's decoder. */
+  transcribe(
+    clip: AsyncIterable<Float32Array>,
+    request: SpeechRequest,
+    tools: SpeechTools,
+  ): Promise<AudioResult>
+  close(): Promise<void>
+}
