@@ -11,6 +11,7 @@ const OTHER_SPELLINGS = {
   OTEL_EXPORTER_PROMETHEUS_PORT: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_PORT',
   OTEL_EXPORTER_PROMETHEUS_HOST: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_HOST',
 } as const
+const FORMER_NAME = /^GOTRUE_(SITE_URL|API_PORT|API_EXTERNAL_URL|JWT_SECRET|DB_|SMTP_)/
 
 /**
  * Reports every wrong setting before anything is started; settings that are generated later are
@@ -92,11 +93,19 @@ export function composeEnv(
   return { ...defaults, ...given, ...credentials, AUTH_API_PORT: String(ports.api) }
 }
 
-/** An empty value counts as unset, here as in the tiers. */
-export function withoutEmpty(env: Env): Record<string, string> {
-  return Object.fromEntries(
+/**
+ * The settings as they were given: an empty value counts as unset, here as in the tiers, and those
+ * that the launcher reads or has a default for are found under their former names.
+ */
+export function readSettings(env: Env): Record<string, string> {
+  const settings = Object.fromEntries(
     Object.entries(env).flatMap(([name, value = '']) =>
       value.trim() === '' ? [] : [[name, value]],
     ),
   )
+  for (const [name, value] of Object.entries(settings)) {
+    const own = FORMER_NAME.test(name) ? name.replace('GOTRUE_', 'AUTH_') : name
+    settings[own] ??= value
+  }
+  return settings
 }

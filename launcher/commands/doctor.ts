@@ -15,7 +15,7 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { findFreePort } from '../embedded/child.ts'
 import { reachRedis, reachStorage } from '../reach.ts'
 import { withRunningInstallation } from '../running.ts'
-import { checkSettings, withoutEmpty } from '../tier-env.ts'
+import { checkSettings, readSettings } from '../tier-env.ts'
 import { hasWorkerTier } from './models.ts'
 
 /** One check: it returns its finding, or throws a sentence that states the problem. */
@@ -95,7 +95,7 @@ const CHECKS: readonly Check[] = [
  */
 export async function doctor(given: Env): Promise<void> {
   const running = await withRunningInstallation(given).catch(() => undefined)
-  const env = running ?? withoutEmpty(given)
+  const env = running ?? readSettings(given)
   const config = running === undefined ? settingsToStart(env) : checkedSettings(env)
   const log = createLogger({ level: 'silent' })
   let failures = 0

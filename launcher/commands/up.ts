@@ -13,7 +13,7 @@ import { startPostgres } from '../embedded/postgres.ts'
 import { type EmbeddedService, startRedis } from '../embedded/redis.ts'
 import { rememberEnvironment } from '../running.ts'
 import { superviseTier } from '../supervisor.ts'
-import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
+import { checkSettings, composeEnv, readSettings } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
 /** After this time, models that are still being downloaded no longer delay the others. */
@@ -29,7 +29,7 @@ type Stop = () => Promise<unknown>
 
 /** `millrace up`: everything on this machine; services that are not configured run embedded. */
 export async function up(environment: Env): Promise<void> {
-  const env = withoutEmpty(environment)
+  const env = readSettings(environment)
   const dataDir = resolve(env.MILLRACE_DATA_DIR ?? '.data')
   const config = checkSettings(env, dataDir)
   await loadCatalogue(config.inference.catalogueFile)

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { composeEnv } from '#launcher/tier-env.ts'
+import { composeEnv, readSettings } from '#launcher/tier-env.ts'
 import { loadConfig } from '#shared/config/config.ts'
 
 const secret = 'f'.repeat(64)
@@ -26,4 +26,26 @@ it.each([
   // Any free port has been chosen by then.
   expect([...read, name === 'PORT' && config.server.port === 5000 ? '0' : '']).toContain(value)
   expect(warnings).toEqual([])
+})
+
+it.each([
+  ['GOTRUE_JWT_SECRET', 'a secret of another installation, 40 characters'],
+  ['GOTRUE_SITE_URL', 'https://app.example.com'],
+  ['GOTRUE_API_EXTERNAL_URL', 'https://api.example.com'],
+  ['GOTRUE_SMTP_ADMIN_EMAIL', 'post@example.com'],
+])('a start of everything prefers a given %s to its default', (name, value) => {
+  const { config } = loadConfig(composeEnv(readSettings({ [name]: value }), PARTS))
+  expect(JSON.stringify(config)).toContain(value)
+})
+
+it('finds a given mail server and database under their former names', () => {
+  const env = {
+    GOTRUE_SMTP_HOST: 'mail',
+    GOTRUE_DB_DATABASE_URL: 'postgres://db/y',
+    AUTH_SMTP_HOST: ' ',
+  }
+  expect(readSettings(env)).toMatchObject({
+    AUTH_SMTP_HOST: 'mail',
+    AUTH_DB_DATABASE_URL: 'postgres://db/y',
+  })
 })
