@@ -32,6 +32,7 @@ import { describeSurroundings } from './surroundings.ts'
 import { benchTraining } from './training.ts'
 import { benchTransfer } from './transfer.ts'
 import { benchTransformersJs } from './transformers-js.ts'
+import { benchUserServer } from './user-server.ts'
 
 const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   // First: memory that another group has touched would hide what it measures.
@@ -53,6 +54,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   images: benchImages,
   transfer: benchTransfer,
   'sign-ins': benchSignIns,
+  'user-server': benchUserServer,
   'equal-answers': () => benchEqualAnswers(),
   activities: benchActivities,
   overload: benchOverload,

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { Agent } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,6 +8,7 @@ import { Redis } from 'ioredis'
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { openFaultTiers, type TierProcess, toyCatalogue } from '#test/support/fault-tiers.ts'
+import { cpuMsOf } from '#test/support/process-use.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
@@ -22,7 +23,6 @@ const TURNS = 8
 const ROUNDS = 5
 const TOKENS = 32
 const STEP_MS = 10
-const TICKS_PER_SECOND = 100 // of /proc, the same on every Linux
 
 /** An installation with some API processes in front of one worker. */
 interface Installation {
@@ -105,7 +105,10 @@ async function openInstallation(
     }
     return {
       async measure() {
-        const readAll = async () => ({ cpuMs: await cpuMsOf(apis), bytes: await bytesOf(admin) })
+        const readAll = async () => ({
+          cpuMs: apis.reduce((sum, { pid }) => sum + cpuMsOf(pid), 0),
+          bytes: await bytesOf(admin),
+        })
         const before = await readAll()
         await ratePerSecond(count * CONCURRENCY_EACH, TURNS, ask)
         const after = await readAll()
@@ -121,18 +124,6 @@ async function openInstallation(
     await close()
     throw error
   }
-}
-
-/** User and system time since the processes began. */
-async function cpuMsOf(apis: readonly TierProcess[]): Promise<number> {
-  let ticks = 0
-  for (const { pid } of apis) {
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
-    // After the name in parentheses, which may hold spaces, come the fields from the third on.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    ticks += Number(fields[11]) + Number(fields[12])
-  }
-  return (ticks * 1000) / TICKS_PER_SECOND
 }
 
 async function bytesOf(redis: Redis): Promise<number> {

@@ -1,4 +1,4 @@
-import { Agent, request } from 'node:http'
+import { Agent, type RequestOptions, request } from 'node:http'
 
 /** What an endpoint of the user server answered. */
 export interface Answer {
@@ -8,6 +8,7 @@ export interface Answer {
 
 /** A client that keeps its connections, as light as Node has one. */
 export interface Client {
+  get(path: string, headers?: Readonly<Record<string, string>>): Promise<Answer>
   post(path: string, body: object, headers?: Readonly<Record<string, string>>): Promise<Answer>
   close(): void
 }
@@ -15,28 +16,33 @@ export interface Client {
 /** Opens a client with as many connections as it is asked for at once. */
 export function openClient(url: string): Client {
   const agent = new Agent({ keepAlive: true })
+  const send = (
+    path: string,
+    options: Pick<RequestOptions, 'method' | 'headers'>,
+    text?: string,
+  ): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const call = request(`${url}${path}`, { ...options, agent }, (response) => {
+        let answer = ''
+        response.setEncoding('utf8')
+        response.on('data', (chunk: string) => (answer += chunk))
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, body: JSON.parse(answer || '{}') }),
+        )
+        response.on('error', reject)
+      })
+      call.on('error', reject)
+      call.end(text)
+    })
   return {
     close: () => agent.destroy(),
-    post: (path, body, more = {}) =>
-      new Promise((resolve, reject) => {
-        const text = JSON.stringify(body)
-        const headers = {
-          ...more,
-          'content-type': 'application/json',
-          'content-length': Buffer.byteLength(text),
-        }
-        const call = request(`${url}${path}`, { method: 'POST', agent, headers }, (response) => {
-          let answer = ''
-          response.setEncoding('utf8')
-          response.on('data', (chunk: string) => (answer += chunk))
-          response.on('end', () =>
-            resolve({ status: response.statusCode ?? 0, body: JSON.parse(answer || '{}') }),
-          )
-          response.on('error', reject)
-        })
-        call.on('error', reject)
-        call.end(text)
-      }),
+    get: (path, headers = {}) => send(path, { method: 'GET', headers: { ...headers } }),
+    post(path, body, more = {}) {
+      const text = JSON.stringify(body)
+      const length = Buffer.byteLength(text)
+      const headers = { ...more, 'content-type': 'application/json', 'content-length': length }
+      return send(path, { method: 'POST', headers }, text)
+    },
   }
 }
 

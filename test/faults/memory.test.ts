@@ -5,7 +5,7 @@ import { post } from '#test/support/fault-client.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { report, scale } from '#test/support/fault-report.ts'
 import { openFaultTiers } from '#test/support/fault-tiers.ts'
-import { residentMib } from '#test/support/fault-toy.ts'
+import { residentMib } from '#test/support/process-use.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
 const ROUNDS = 6

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-
 import { Redis } from 'ioredis'
 
 import { queueKeys } from '#shared/queue/keys.ts'
@@ -79,12 +77,6 @@ export async function openToyTiers(options: {
       redis.disconnect()
     },
   }
-}
-
-/** Memory of a process that is in use, in MiB. */
-export function residentMib(pid: number): number {
-  const kib = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
-  return Number(kib ?? 0) / 1024
 }
 
 /** How long until something holds, looked at every few milliseconds. Throws after the limit. */

@@ -7,7 +7,7 @@ import { expect, inject } from 'vitest'
 
 import { quantile, report } from '#test/support/fault-report.ts'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
-import { residentMib } from '#test/support/fault-toy.ts'
+import { residentMib } from '#test/support/process-use.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { API_KEY } from '#test/support/tiers.ts'
