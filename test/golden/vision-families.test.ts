@@ -12,9 +12,9 @@ import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { type PreparedPrompt, preparePrompt } from '#workers/processors/completion-prompt.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
-import { readVisionRules } from '#workers/vision/families.ts'
 import { pixelValues } from '#workers/vision/pixel-values.ts'
 import { openVisionModel } from '#workers/vision/vision-model.ts'
+import { readVisionRules } from '#workers/vision/vision-rules.ts'
 
 /** Reference numbers, made by test/fixtures/build-models.py with transformers (see `source`). */
 interface Golden {
@@ -27,7 +27,7 @@ interface Golden {
   }[]
 }
 
-const FAMILIES = ['llava', 'smolvlm', 'qwen2-vl']
+const FAMILIES = ['llava', 'smolvlm', 'qwen2-vl', 'qwen2.5-vl', 'qwen3-vl']
 const FILES = (readJson('vision-images.json') as readonly string[]).map((file) => {
   return Buffer.from(file, 'base64')
 })
@@ -39,8 +39,7 @@ describe.each(FAMILIES)('%s', (name) => {
   const golden = readJson(join(name, 'golden.json')) as Golden
 
   it('reads pixels as transformers does, within 1 ÷ 255', async () => {
-    const processor = readJson(join(name, 'preprocessor_config.json'))
-    const rules = readVisionRules(readJson(join(name, 'config.json')) as never, processor as never)
+    const rules = await readVisionRules(join(MODELS, name))
     const { mean, std, patch } = rules.pixels
     for (const [index, { dims, pixels }] of golden.images.entries()) {
       const image = await openImage(defined(FILES[index]), 'image')
@@ -66,6 +65,8 @@ describe.each([
   ['smolvlm', 'rewritten'],
   ['qwen2-vl', 'rewritten'],
   ['qwen2-vl', 'growing'],
+  ['qwen2.5-vl', 'rewritten'],
+  ['qwen3-vl', 'rewritten'],
 ])('%s, %s', (name, cachePath) => {
   const golden = readJson(join(name, 'golden.json')) as Golden
   let model: Awaited<ReturnType<typeof openModel>>

@@ -60,10 +60,12 @@ const FAMILIES: Readonly<Record<string, ReadRules>> = {
   idefics3: readTiled,
   smolvlm: readTiled,
   qwen2_vl: readQwen,
+  qwen2_5_vl: readQwen,
+  qwen3_vl: readQwen,
 }
 
 /** The rules of a model. Throws an `Error` that names what its files lack. */
-export function readVisionRules(config: Json, processor: Json): VisionRules {
+export function rulesOf(config: Json, processor: Json): VisionRules {
   const type = String(config.model_type)
   const read = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined
   if (read !== undefined) return read(config, processor)
@@ -184,14 +186,17 @@ function withLongest({ width, height }: ImageSize, longest: number): ImageSize {
 const LOW_DETAIL_EMBEDDINGS = 256
 const RATIO_MAX = 200
 
-/** Qwen2-VL: the image in about its own size, whose patches the encoder reads. */
+/** Qwen2-VL to Qwen3-VL: the image in about its own size, whose patches the encoder reads. */
 function readQwen(config: Json, processor: Json): VisionRules {
-  const side = numberOf(processor, 'patch_size')
-  const merge = numberOf(processor, 'merge_size')
-  const size = isRecord(processor.size) ? processor.size : {}
-  const least = numberOf(size, 'shortest_edge', numberOf(processor, 'min_pixels', 56 * 56))
-  const most = numberOf(size, 'longest_edge', numberOf(processor, 'max_pixels', 28 * 28 * 1280))
+  const side = numberOf(processor, 'patch_size', 14)
+  const merge = numberOf(processor, 'merge_size', 2)
   const frames = numberOf(processor, 'temporal_patch_size', 2)
+  const size = isRecord(processor.size) ? processor.size : {}
+  // Older files have numbers of pixels, which count where both are there.
+  const leastOfSize = numberOf(size, 'shortest_edge', numberOf(size, 'min_pixels', 56 * 56))
+  const mostOfSize = numberOf(size, 'longest_edge', numberOf(size, 'max_pixels', 28 * 28 * 1280))
+  const least = numberOf(processor, 'min_pixels', leastOfSize)
+  const most = numberOf(processor, 'max_pixels', mostOfSize)
   const factor = side * merge
   return {
     pixels: { ...pixelSettings(processor), patch: { side, merge, frames } },

@@ -10,6 +10,9 @@ import type { PixelValues } from './pixel-values.ts'
 /** Tiles in one run; more take memory and give other runs no chance between them. */
 const TILES_PER_RUN = 4
 
+/** Names of the input with rows and columns of patches. */
+const GRID_NAMES = ['image_grid_thw', 'grid_thw']
+
 /**
  * Runs the graph `vision_encoder`, whose inputs say what it reads: tiles `[n, 3, height, width]`,
  * tiles of one text `[1, n, 3, height, width]` with a mask of their pixels, or patches with their
@@ -26,13 +29,17 @@ export class ImageEncoder {
   /** Throws `ModelLoadError` for a graph that reads something else or makes other embeddings. */
   constructor(runtime: Runtime, session: ModelSession, size: number) {
     const { file, inputs, outputs } = session
-    const known = ['pixel_values', 'pixel_attention_mask', 'image_grid_thw']
+    const known = ['pixel_values', 'pixel_attention_mask', ...GRID_NAMES]
     const unknown = inputs.find(({ name }) => !known.includes(name))
     const pixels = inputs.find(({ name }) => name === 'pixel_values')
     const output = outputs.find(({ name }) => name === 'image_features') ?? outputs[0]
     const isFloat = pixels?.type === 'float32' || pixels?.type === 'float16'
     if (unknown !== undefined || pixels === undefined || !isFloat || output === undefined) {
       throw new ModelLoadError(file, `not an image encoder: it needs ${known.join(', ')} alone`)
+    }
+    const deep = outputs.find(({ name }) => name.startsWith('deepstack'))
+    if (deep !== undefined) {
+      throw new ModelLoadError(file, `no layer of the decoder reads its output ${deep.name}`)
     }
     this.#runtime = runtime
     this.#session = session
@@ -78,7 +85,7 @@ export class ImageEncoder {
       feeds.pixel_values = this.#pixelTensor(pixels, dims)
       for (const { name } of this.#session.inputs) {
         if (name === 'pixel_attention_mask') feeds[name] = this.#maskTensor(dims)
-        if (name === 'image_grid_thw') feeds[name] = this.#gridTensor(grid)
+        if (GRID_NAMES.includes(name)) feeds[name] = this.#gridTensor(grid)
       }
       const results = await this.#session.run(feeds, { [this.#output]: null })
       const output = defined(results[this.#output])

@@ -3,23 +3,16 @@ import { createHash } from 'node:crypto'
 import type { MessageImage } from '#shared/contracts/completion.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { openImage, PROMPT_IMAGE_FORMATS } from '#workers/image/image-file.ts'
-import { findJson } from '#workers/models/folder-json.ts'
 import { IMAGE_LIMITS, PreparationPool } from '#workers/preparation/thread-pool.ts'
 import { WorkBudget } from '#workers/preparation/work-budget.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-import {
-  type ImageLayout,
-  ImageShapeError,
-  type Mark,
-  readVisionRules,
-  type VisionRules,
-} from './families.ts'
+import { type ImageLayout, ImageShapeError, type Mark, type VisionRules } from './families.ts'
 import { FeatureCache } from './feature-cache.ts'
 import { ImageEncoder } from './image-encoder.ts'
+import { readVisionRules } from './vision-rules.ts'
 
 const CACHE_BYTES_MAX = 256 * 1024 ** 2
 /** One image is prepared while another is encoded. */
@@ -54,27 +47,11 @@ export async function openVisionModel(options: {
   readonly embeddingSize: number
 }): Promise<VisionModel> {
   const { runtime, folder, encoderFile, embeddingSize } = options
-  const rules = await readRules(folder)
+  const rules = await readVisionRules(folder)
   const session = await runtime.load(encoderFile, options.session)
   return closeOnFailure(session, () => {
     return new LoadedVision(rules, new ImageEncoder(runtime, session, embeddingSize), embeddingSize)
   })
-}
-
-async function readRules(folder: string): Promise<VisionRules> {
-  const config = (await findJson(folder, 'config.json')) ?? {}
-  const processor = await findJson(folder, 'preprocessor_config.json')
-  if (processor === undefined) {
-    throw new ModelLoadError(
-      folder,
-      'preprocessor_config.json is missing: it says how images are read',
-    )
-  }
-  try {
-    return readVisionRules(config, processor)
-  } catch (error) {
-    throw new ModelLoadError(folder, (error as Error).message)
-  }
 }
 
 class LoadedVision implements VisionModel {

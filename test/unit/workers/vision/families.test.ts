@@ -1,14 +1,11 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { expect, it } from 'vitest'
 
 import { MODELS } from '#test/unit/workers/engine/generate.ts'
-import { ImageShapeError, readVisionRules } from '#workers/vision/families.ts'
+import { ImageShapeError, rulesOf } from '#workers/vision/families.ts'
+import { readVisionRules } from '#workers/vision/vision-rules.ts'
 
-const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
-const rulesOf = (name: string) =>
-  readVisionRules(read(`${name}/config.json`), read(`${name}/preprocessor_config.json`))
 const WIDE = { width: 60, height: 20 }
 
 it.each([
@@ -32,17 +29,31 @@ it.each([
   ],
   ['qwen2-vl', 'high', [{ width: 64, height: 16 }], 1],
   ['llava', 'high', [{ width: 84, height: 28 }], 1],
-] as const)('%s resizes a wide image at detail %s', (name, detail, sizes, tiles) => {
-  const layout = rulesOf(name).layout(WIDE, detail)
+  ['qwen2.5-vl', 'high', [{ width: 64, height: 16 }], 1],
+] as const)('%s resizes a wide image at detail %s', async (name, detail, sizes, tiles) => {
+  const layout = (await readVisionRules(join(MODELS, name))).layout(WIDE, detail)
   expect(layout.sizes).toEqual(sizes)
   expect(layout.tiles).toHaveLength(tiles)
 })
 
-it.each(['llava', 'qwen2-vl'])('%s refuses lines of pixels', (name) => {
-  expect(() => rulesOf(name).layout({ width: 4000, height: 1 }, 'high')).toThrow(ImageShapeError)
+it.each(['llava', 'qwen2-vl'])('%s refuses lines of pixels', async (name) => {
+  const rules = await readVisionRules(join(MODELS, name))
+  expect(() => rules.layout({ width: 4000, height: 1 }, 'high')).toThrow(ImageShapeError)
 })
 
 it('names the family that it does not know, and what a file lacks', () => {
-  expect(() => readVisionRules({ model_type: 'gemma3' }, {})).toThrow(/"gemma3", only for llava/)
-  expect(() => readVisionRules({ model_type: 'smolvlm' }, {})).toThrow(/no "size"/)
+  expect(() => rulesOf({ model_type: 'mllama' }, {})).toThrow(/"mllama", only for llava/)
+  expect(() => rulesOf({ model_type: 'smolvlm' }, {})).toThrow(/no "size"/)
+})
+
+it('counts pixels of older files before the size of newer ones, as transformers does', () => {
+  const size = { shortest_edge: 56 * 56, longest_edge: 28 * 28 * 1280 }
+  const channels = { image_mean: [0.5, 0.5, 0.5], image_std: [0.5, 0.5, 0.5] }
+  const image = { width: 1000, height: 1000 }
+  const config = { model_type: 'qwen2_5_vl', image_token_id: 5 }
+  const resized = (processor: object) =>
+    rulesOf(config, { ...channels, ...processor }).layout(image, 'high').tile
+  expect(resized({ size })).toEqual({ width: 980, height: 980 })
+  expect(resized({ size, max_pixels: 28 * 28 * 4 })).toEqual({ width: 56, height: 56 })
+  expect(resized({ size: { max_pixels: 28 * 28 * 9 } })).toEqual({ width: 84, height: 84 })
 })
