@@ -27,7 +27,7 @@ interface Golden {
   }[]
 }
 
-const FAMILIES = ['llava', 'smolvlm', 'qwen2-vl', 'qwen2.5-vl', 'qwen3-vl']
+const FAMILIES = ['llava', 'smolvlm', 'qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'gemma3-vision']
 const FILES = (readJson('vision-images.json') as readonly string[]).map((file) => {
   return Buffer.from(file, 'base64')
 })
@@ -67,6 +67,7 @@ describe.each([
   ['qwen2-vl', 'growing'],
   ['qwen2.5-vl', 'rewritten'],
   ['qwen3-vl', 'rewritten'],
+  ['gemma3-vision', 'rewritten'],
 ])('%s, %s', (name, cachePath) => {
   const golden = readJson(join(name, 'golden.json')) as Golden
   let model: Awaited<ReturnType<typeof openModel>>

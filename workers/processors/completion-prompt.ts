@@ -139,10 +139,14 @@ export async function readPrompt(
   const { addSpecialTokens = prompt.form !== 'chat', ...request } = options
   const tokensMax = model.engine.contextLength
   const images = await readImages(model, prompt)
-  const read = await readSource(model, prompt, { ...request, addSpecialTokens, tokensMax })
-  if (model.vision === undefined || read.tokenIds === undefined || images.length === 0) return read
+  const encoder = images.length > 0 ? model.vision?.encoder : undefined
+  const read = await readSource(model, prompt, {
+    ...{ ...request, addSpecialTokens, tokensMax },
+    ...(encoder !== undefined && { placeholder: encoder.placeholder }),
+  })
+  if (encoder === undefined || read.tokenIds === undefined) return read
   const placed = placeImages(read.tokenIds, images, {
-    imageTokenId: model.vision.encoder.imageTokenId,
+    ...{ imageTokenId: encoder.imageTokenId, placeholder: encoder.placeholder },
     encode: (text) => model.text.tokenizer.encode(text, { addSpecialTokens: false }),
   })
   return { ...read, tokenIds: placed.tokenIds, count: placed.tokenIds.length, placed }

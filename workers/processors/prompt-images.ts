@@ -2,7 +2,7 @@ import type { Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { defined } from '#shared/json.ts'
 import { readObject } from '#shared/storage/object-store.ts'
-import type { PromptImage } from '#workers/vision/vision-model.ts'
+import type { PromptImage, VisionModel } from '#workers/vision/vision-model.ts'
 
 import type { EmbeddedSpan, PromptPositions, SequenceRequest } from '../engine/types.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -52,13 +52,12 @@ interface Place {
 export function placeImages(
   tokenIds: readonly number[],
   images: readonly PromptImage[],
-  options: {
-    readonly imageTokenId: number
+  options: Pick<VisionModel, 'imageTokenId' | 'placeholder'> & {
     readonly encode: (text: string) => readonly number[]
   },
 ): PlacedImages {
-  const { imageTokenId, encode } = options
-  const count = tokenIds.filter((id) => id === imageTokenId).length
+  const { imageTokenId, placeholder, encode } = options
+  const count = tokenIds.filter((id) => id === placeholder.tokenId).length
   if (count !== images.length) {
     throw failure.invalidRequest(
       `The chat template of this model shows ${count} of ${images.length} images. Send images in messages of the user.`,
@@ -69,7 +68,7 @@ export function placeImages(
   const identified: number[] = []
   const places: Place[] = []
   for (const id of tokenIds) {
-    const image = id === imageTokenId ? images[places.length] : undefined
+    const image = id === placeholder.tokenId ? images[places.length] : undefined
     if (image === undefined) {
       placed.push(id)
       identified.push(id)
@@ -77,8 +76,8 @@ export function placeImages(
     }
     const spans: { start: number; length: number }[] = []
     for (const mark of image.marks) {
-      if (typeof mark === 'string') {
-        const marked = encode(mark)
+      if (typeof mark === 'string' || 'tokenId' in mark) {
+        const marked = typeof mark === 'string' ? encode(mark) : [mark.tokenId]
         placed.push(...marked)
         identified.push(...marked)
         continue

@@ -38,6 +38,33 @@ export function cutText({ text, content }: RenderedText, end: number): RenderedT
   }
 }
 
+/** Writes a margin on both sides of a word wherever the template wrote it. */
+export function surround(
+  { text, content }: RenderedText,
+  word: string,
+  margin: string,
+): RenderedText {
+  const pieces: string[] = []
+  const spans: ContentSpan[] = []
+  let added = 0
+  let from = 0
+  const write = (end: number): void => {
+    const piece = text.slice(from, end)
+    const written = piece.replaceAll(word, () => `${margin}${word}${margin}`)
+    pieces.push(written)
+    added += written.length - piece.length
+    from = end
+  }
+  for (const span of content) {
+    write(span.start)
+    pieces.push(text.slice(span.start, span.end))
+    spans.push({ ...span, start: span.start + added, end: span.end + added })
+    from = span.end
+  }
+  write(text.length)
+  return { text: pieces.join(''), content: spans }
+}
+
 /** A string value of the template interpreter. */
 interface TextValue {
   readonly value: string

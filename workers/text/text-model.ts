@@ -22,7 +22,7 @@ import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 import { type DialectOptions, findDialect } from './answer-dialect.ts'
 import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
 import { looksLikeTag } from './content-encoder.ts'
-import { contentOnly, type RenderedText } from './content-spans.ts'
+import { contentOnly, type RenderedText, surround } from './content-spans.ts'
 import { createTokenizer, encodeWithin, type Tokenizer } from './tokenizer.ts'
 
 /** What a language model's folder says about text: tokens, chats, where an answer ends. */
@@ -270,6 +270,8 @@ export interface ReadOptions {
   readonly addSpecialTokens: boolean
   /** More tokens are counted, or estimated where they are far too many. */
   readonly tokensMax: number
+  /** The token that the template writes for an image, and the text to be written around it. */
+  readonly placeholder?: { readonly tokenId: number; readonly margin: string }
 }
 
 /** Renders and tokenizes a prompt. Charges the budget for the rendering. */
@@ -289,7 +291,7 @@ export async function readPromptSource(
     if (count > options.tokensMax) return { rendered: contentOnly(''), count }
     const tools = source.toolChoice === 'none' ? [] : (source.tools ?? [])
     const chat = renderChat(model, source.messages, tools, { ...source.template, budget })
-    return encode(model, chat, options)
+    return encode(model, withMargins(model, chat, options.placeholder), options)
   }
   const text = editPrompt(source.instruction, source.input)
   if (model.chatTemplate === undefined) {
@@ -297,6 +299,16 @@ export async function readPromptSource(
   }
   const chat = renderChat(model, [{ role: 'user', content: text }], [], { budget })
   return encode(model, chat, { ...options, addSpecialTokens: false })
+}
+
+function withMargins(
+  { tokenizer }: TextModel,
+  chat: RenderedText,
+  placeholder: ReadOptions['placeholder'],
+): RenderedText {
+  if (placeholder === undefined || placeholder.margin === '') return chat
+  const shown = Buffer.from(tokenizer.pieces.bytesOf(placeholder.tokenId)).toString()
+  return surround(chat, shown, placeholder.margin)
 }
 
 async function encode(

@@ -11,8 +11,8 @@ export interface ImageSize {
 /** How many tokens an image may take, as the request says. */
 type Detail = 'low' | 'high'
 
-/** The tokens of an image in a prompt: text, and places of its embeddings. */
-export type Mark = string | { readonly embeddings: number }
+/** The tokens of an image in a prompt: text, one token, or places of its embeddings. */
+export type Mark = string | { readonly tokenId: number } | { readonly embeddings: number }
 
 /** The steps and tokens of an image of one size. */
 export interface ImageLayout {
@@ -42,10 +42,20 @@ export interface PixelSettings {
   }
 }
 
+/** The token of an image before its marks are known, and the text that is written around it. */
+export interface Placeholder {
+  readonly tokenId: number
+  /** Joins the text of the template beside it, so that it is part of its tokens. */
+  readonly margin: string
+}
+
 /** A family's rules with the numbers of one model. */
 export interface VisionRules {
   readonly pixels: PixelSettings
+  /** At the places of embeddings. */
   readonly imageTokenId: number
+  /** What the chat template writes for an image. */
+  readonly placeholder: Placeholder
   layout(size: ImageSize, detail: Detail): ImageLayout
 }
 
@@ -62,6 +72,7 @@ const FAMILIES: Readonly<Record<string, ReadRules>> = {
   qwen2_vl: readQwen,
   qwen2_5_vl: readQwen,
   qwen3_vl: readQwen,
+  gemma3: readGemma,
 }
 
 /** The rules of a model. Throws an `Error` that names what its files lack. */
@@ -105,7 +116,7 @@ function readLlava(config: Json, processor: Json): VisionRules {
   const embeddings = numberOf(config, 'image_seq_length', isWhole ? patches + 1 : patches)
   return {
     pixels: pixelSettings(processor),
-    imageTokenId: imageTokenOf(config),
+    ...imageTokensOf(config),
     layout({ width, height }) {
       const long = Math.trunc((shortest * Math.max(width, height)) / Math.min(width, height))
       const resized =
@@ -140,7 +151,7 @@ function readTiled(config: Json, processor: Json): VisionRules {
   const overview: readonly Mark[] = [`${FAKE}<global-img>`, { embeddings }, FAKE]
   return {
     pixels: pixelSettings(processor),
-    imageTokenId: imageTokenOf(config),
+    ...imageTokensOf(config),
     layout(size, detail) {
       const first = withLongest(size, longest)
       if (!splits || detail === 'low') {
@@ -200,7 +211,7 @@ function readQwen(config: Json, processor: Json): VisionRules {
   const factor = side * merge
   return {
     pixels: { ...pixelSettings(processor), patch: { side, merge, frames } },
-    imageTokenId: imageTokenOf(config),
+    ...imageTokensOf(config),
     layout(image, detail) {
       const low = Math.max(Math.min(most, LOW_DETAIL_EMBEDDINGS * factor ** 2), least)
       const tile = smartResize(image, factor, least, detail === 'low' ? low : most)
@@ -209,6 +220,33 @@ function readQwen(config: Json, processor: Json): VisionRules {
       return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks, grid }
     },
   }
+}
+
+/** Gemma 3: the whole image in one size, between two tokens and blank lines. */
+function readGemma(config: Json, processor: Json): VisionRules {
+  if (processor.do_pan_and_scan === true) {
+    throw new Error('preprocessor_config.json: "do_pan_and_scan" is not supported')
+  }
+  const embeddings = numberOf(config, 'mm_tokens_per_image', 256)
+  const [first, last] = [tokenOf(config, 'boi'), tokenOf(config, 'eoi')]
+  const tile = sizeOf(processor)
+  const marks = [{ tokenId: first }, { embeddings }, { tokenId: last }]
+  return {
+    pixels: pixelSettings(processor),
+    imageTokenId: tokenOf(config, 'image'),
+    placeholder: { tokenId: first, margin: '\n\n' },
+    layout: () => wholeImage(tile, marks),
+  }
+}
+
+/** The image in one size, whatever its own is. */
+function wholeImage(tile: ImageSize, marks: readonly Mark[]): ImageLayout {
+  return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks }
+}
+
+function sizeOf(processor: Json): ImageSize {
+  const size = recordOf(processor, 'size')
+  return { width: numberOf(size, 'width'), height: numberOf(size, 'height') }
 }
 
 /** The nearest size of whole patches whose area is within bounds. */
@@ -254,8 +292,15 @@ function assertBounded({ width, height }: ImageSize): void {
   throw new ImageShapeError(`one side is more than ${RATIO_MAX} times as long as the other`)
 }
 
-function imageTokenOf(config: Json): number {
-  return numberOf(config, 'image_token_id', numberOf(config, 'image_token_index', -1))
+/** Templates of most families write the token that is at the places of embeddings, too. */
+function imageTokensOf(config: Json): Pick<VisionRules, 'imageTokenId' | 'placeholder'> {
+  const tokenId = tokenOf(config, 'image')
+  return { imageTokenId: tokenId, placeholder: { tokenId, margin: '' } }
+}
+
+/** Configurations have one of two names for an id. */
+function tokenOf(config: Json, name: string): number {
+  return numberOf(config, `${name}_token_id`, numberOf(config, `${name}_token_index`, -1))
 }
 
 function recordOf(record: Json, name: string): Json {

@@ -9,7 +9,13 @@ import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-import { type ImageLayout, ImageShapeError, type Mark, type VisionRules } from './families.ts'
+import {
+  type ImageLayout,
+  ImageShapeError,
+  type Mark,
+  type Placeholder,
+  type VisionRules,
+} from './families.ts'
 import { FeatureCache } from './feature-cache.ts'
 import { ImageEncoder } from './image-encoder.ts'
 import { readVisionRules } from './vision-rules.ts'
@@ -30,8 +36,10 @@ export interface PromptImage {
 
 /** What a language model needs to read images. */
 export interface VisionModel {
-  /** The token of which a prompt has one at the place of each image. */
+  /** The token at the places of embeddings. */
   readonly imageTokenId: number
+  /** What a prompt has at the place of each image before it is written out. */
+  readonly placeholder: Placeholder
   /** Checks and lays out the file of an image. Throws `invalidRequest` naming its field. */
   read(bytes: Buffer, image: Pick<MessageImage, 'path' | 'detail'>): Promise<PromptImage>
   close(): Promise<void>
@@ -71,6 +79,10 @@ class LoadedVision implements VisionModel {
 
   get imageTokenId(): number {
     return this.#rules.imageTokenId
+  }
+
+  get placeholder(): Placeholder {
+    return this.#rules.placeholder
   }
 
   async read(
@@ -140,5 +152,7 @@ class LoadedVision implements VisionModel {
 
 /** The embeddings of which marks have places. */
 function countEmbeddings(marks: readonly Mark[]): number {
-  return marks.reduce((sum, mark) => sum + (typeof mark === 'string' ? 0 : mark.embeddings), 0)
+  const countOf = (mark: Mark): number =>
+    typeof mark !== 'string' && 'embeddings' in mark ? mark.embeddings : 0
+  return marks.reduce((sum, mark) => sum + countOf(mark), 0)
 }

@@ -29,6 +29,7 @@ it.each([
   ],
   ['qwen2-vl', 'high', [{ width: 64, height: 16 }], 1],
   ['llava', 'high', [{ width: 84, height: 28 }], 1],
+  ['gemma3-vision', 'high', [{ width: 16, height: 16 }], 1],
   ['qwen2.5-vl', 'high', [{ width: 64, height: 16 }], 1],
 ] as const)('%s resizes a wide image at detail %s', async (name, detail, sizes, tiles) => {
   const layout = (await readVisionRules(join(MODELS, name))).layout(WIDE, detail)
@@ -44,6 +45,8 @@ it.each(['llava', 'qwen2-vl'])('%s refuses lines of pixels', async (name) => {
 it('names the family that it does not know, and what a file lacks', () => {
   expect(() => rulesOf({ model_type: 'mllama' }, {})).toThrow(/"mllama", only for llava/)
   expect(() => rulesOf({ model_type: 'smolvlm' }, {})).toThrow(/no "size"/)
+  const panned = { do_pan_and_scan: true }
+  expect(() => rulesOf({ model_type: 'gemma3' }, panned)).toThrow(/"do_pan_and_scan" is not/)
 })
 
 it('counts pixels of older files before the size of newer ones, as transformers does', () => {
