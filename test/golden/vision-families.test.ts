@@ -27,7 +27,15 @@ interface Golden {
   }[]
 }
 
-const FAMILIES = ['llava', 'smolvlm', 'qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'gemma3-vision']
+const FAMILIES = [
+  'llava',
+  'llava-onevision',
+  'smolvlm',
+  'qwen2-vl',
+  'qwen2.5-vl',
+  'qwen3-vl',
+  'gemma3-vision',
+]
 const FILES = (readJson('vision-images.json') as readonly string[]).map((file) => {
   return Buffer.from(file, 'base64')
 })
@@ -68,6 +76,7 @@ describe.each([
   ['qwen2.5-vl', 'rewritten'],
   ['qwen3-vl', 'rewritten'],
   ['gemma3-vision', 'rewritten'],
+  ['llava-onevision', 'rewritten'],
 ])('%s, %s', (name, cachePath) => {
   const golden = readJson(join(name, 'golden.json')) as Golden
   let model: Awaited<ReturnType<typeof openModel>>

@@ -6,6 +6,7 @@ import type { EngineStats } from '#workers/engine/types.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
+import { readVisionRules } from '#workers/vision/vision-rules.ts'
 
 import { type AudioModel, processAudio } from './audio.ts'
 import { processCompletion } from './completion.ts'
@@ -105,6 +106,8 @@ async function openCompletionModel(
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
   const { onnxFile, maxContextTokens, executionProvider, toolParser, reasoningParser } = options
+  // First, because the graphs of a family that is refused fail with a less useful message.
+  if (model.capabilities.includes('vision')) await readVisionRules(folder)
   // The tokenizer is read here while a thread loads the graph.
   const [opening, reading] = await Promise.allSettled([
     openTextEngine({

@@ -73,6 +73,14 @@ const FAMILIES: Readonly<Record<string, ReadRules>> = {
   qwen2_5_vl: readQwen,
   qwen3_vl: readQwen,
   gemma3: readGemma,
+  llava_onevision: readOneVision,
+}
+
+/** Families that the mechanism does not fit, and why. */
+const REFUSED: Readonly<Record<string, string>> = {
+  florence2: 'it writes with an encoder and a decoder that attends to it',
+  mllama: 'images enter its layers by cross-attention',
+  paligemma: 'its prompts are attended to in both directions, and it has no chats',
 }
 
 /** The rules of a model. Throws an `Error` that names what its files lack. */
@@ -80,6 +88,10 @@ export function rulesOf(config: Json, processor: Json): VisionRules {
   const type = String(config.model_type)
   const read = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined
   if (read !== undefined) return read(config, processor)
+  const reason = Object.hasOwn(REFUSED, type) ? REFUSED[type] : undefined
+  if (reason !== undefined) {
+    throw new Error(`config.json: images are not read for model_type "${type}": ${reason}`)
+  }
   const known = Object.keys(FAMILIES).join(', ')
   throw new Error(`config.json: images are not read for model_type "${type}", only for ${known}`)
 }
@@ -239,7 +251,22 @@ function readGemma(config: Json, processor: Json): VisionRules {
   }
 }
 
-/** The image in one size, whatever its own is. */
+/**
+ * LLaVA-OneVision: the whole image in one size. Its tiles of larger images end with an embedding
+ * (`image_newline`) that no graph of its exports has.
+ */
+function readOneVision(config: Json, processor: Json): VisionRules {
+  const vision = recordOf(config, 'vision_config')
+  const patches = Math.floor(numberOf(vision, 'image_size') / numberOf(vision, 'patch_size'))
+  const tile = sizeOf(processor)
+  return {
+    pixels: pixelSettings(processor),
+    ...imageTokensOf(config),
+    layout: () => wholeImage(tile, [{ embeddings: patches ** 2 }]),
+  }
+}
+
+/** The whole image in the size of a tile, without regard to its shape. */
 function wholeImage(tile: ImageSize, marks: readonly Mark[]): ImageLayout {
   return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks }
 }

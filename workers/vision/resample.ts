@@ -42,8 +42,9 @@ const FRACTION_BITS = 22
 const CHANNELS = 3
 
 /**
- * Resizes RGB pixels exactly as Pillow does: a kernel as wide as the reduction, whole numbers as
- * weights, rows first and columns of the rounded result afterwards.
+ * Resizes RGB pixels exactly as torchvision and Pillow 12 do: a kernel as wide as the reduction,
+ * whole numbers as weights, rows first and columns of the rounded result afterwards. Pillow 13
+ * begins with the columns of tall images, which clips other values between the two passes.
  */
 export function resample(
   image: Pixels,

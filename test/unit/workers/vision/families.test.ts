@@ -43,7 +43,8 @@ it.each(['llava', 'qwen2-vl'])('%s refuses lines of pixels', async (name) => {
 })
 
 it('names the family that it does not know, and what a file lacks', () => {
-  expect(() => rulesOf({ model_type: 'mllama' }, {})).toThrow(/"mllama", only for llava/)
+  expect(() => rulesOf({ model_type: 'phi3_v' }, {})).toThrow(/"phi3_v", only for llava/)
+  expect(() => rulesOf({ model_type: 'florence2' }, {})).toThrow(/"florence2": it writes with an/)
   expect(() => rulesOf({ model_type: 'smolvlm' }, {})).toThrow(/no "size"/)
   const panned = { do_pan_and_scan: true }
   expect(() => rulesOf({ model_type: 'gemma3' }, panned)).toThrow(/"do_pan_and_scan" is not/)
