@@ -34,12 +34,19 @@ const FAMILIES = [
   ['gpt2', 'rewritten'],
   ['gpt-neox', 'rewritten'],
   ['bloom', 'growing'],
+  ['mixtral', 'rewritten'],
+  ['qwen2-moe', 'rewritten'],
+  ['qwen3-moe', 'rewritten'],
+  ['olmoe', 'rewritten'],
   ['smollm2', 'rewritten'],
   ['llama-external', 'rewritten'],
   ['llama-in-place', 'in place'],
   ['qwen2-in-place', 'in place'],
   ['qwen3-in-place', 'in place'],
   ['smollm2-in-place', 'in place'],
+  ['qwen3-moe-in-place', 'in place'],
+  ['qwen3-moe-quantized', 'in place'],
+  ['gpt-oss-in-place', 'in place'],
 ] as const
 
 /**

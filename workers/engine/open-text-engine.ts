@@ -18,6 +18,7 @@ import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'
 import { Engine } from './engine.ts'
+import { refuseExperts } from './expert-operators.ts'
 import { hostGrowingMemory } from './growing-cache.ts'
 import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
@@ -68,6 +69,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const realFile = await realpath(file)
   const original = await readModelFile(realFile)
   const operators = findOperators(original)
+  if (executionProvider !== 'cuda') refuseExperts(original, file)
   const contextLength = Math.min(
     config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
     options.maxContextTokens ?? CONTEXT_TOKENS_MAX,

@@ -14,12 +14,17 @@ export async function readOperators(file: string): Promise<OperatorMarks> {
 
 /** Finds them in a model, its functions and the branches of its nodes. */
 export function findOperators(model: Model): OperatorMarks {
-  const nodes = [model.graph, ...model.functions].flatMap((graph) => allNodes(graph.nodes))
+  const nodes = nodesOf(model)
   return {
     hasGroupQueryAttention: nodes.some(({ operator }) => operator === 'GroupQueryAttention'),
     // DynamicQuantizeLinear, …MatMul, …LSTM
     hasDynamicQuantization: nodes.some(({ operator }) => operator.startsWith('DynamicQuantize')),
   }
+}
+
+/** The nodes of a model, of its functions and of the branches of its nodes. */
+export function nodesOf(model: Model): readonly GraphNode[] {
+  return [model.graph, ...model.functions].flatMap((graph) => allNodes(graph.nodes))
 }
 
 function allNodes(nodes: readonly GraphNode[]): GraphNode[] {

@@ -173,22 +173,35 @@ class LlamaGraph:
         self.linear(p + "attended", f"{module}.self_attn.o_proj", p + "o")
         self.node("Add", [x, p + "o"], p + "middle")
         self.norm(p + "middle", f"{module}.post_attention_layernorm", p + "inner")
-        self.linear(p + "inner", f"{module}.mlp.gate_proj", p + "gate")
-        self.linear(p + "inner", f"{module}.mlp.up_proj", p + "up")
+        self.feed_forward(layer, p + "inner", p + "down")
+        return self.node("Add", [p + "middle", p + "down"], p + "out")
+
+    def feed_forward(self, layer: int, x: str, output: str) -> None:
+        """The gated layers after the attention."""
+        module, p = f"model.layers.{layer}.mlp", f"layer{layer}."
+        self.linear(x, f"{module}.gate_proj", p + "gate")
+        self.linear(x, f"{module}.up_proj", p + "up")
         self.node("Sigmoid", [p + "gate"], p + "sigmoid")
         self.node("Mul", [p + "gate", p + "sigmoid"], p + "silu")
         self.node("Mul", [p + "silu", p + "up"], p + "gated")
-        self.linear(p + "gated", f"{module}.mlp.down_proj", p + "down")
-        return self.node("Add", [p + "middle", p + "down"], p + "out")
+        self.linear(p + "gated", f"{module}.down_proj", output)
 
     def _attend_in_place(self, layer: int, q: str, k: str, v: str, output: str) -> None:
         past = [f"past_key_values.{layer}.{kind}" for kind in ("key", "value")]
         present = [f"present.{layer}.{kind}" for kind in ("key", "value")]
         self.nodes.append(helper.make_node(
-            "GroupQueryAttention", [q, k, v, *past, "seqlens_k", "total_sequence_length_32", "cos_cache", "sin_cache"],
+            "GroupQueryAttention", [q, k, v, *past, "seqlens_k", "total_sequence_length_32", "cos_cache", "sin_cache", *self.sinks(layer)],
             [output, *present], name=output, domain="com.microsoft", num_heads=self.shape.heads,
-            kv_num_heads=self.shape.kv_heads, do_rotary=1,
+            kv_num_heads=self.shape.kv_heads, do_rotary=1, **self.window(layer),
         ))
+
+    def sinks(self, layer: int) -> list[str]:
+        """Further inputs of the attention of a layer."""
+        return []
+
+    def window(self, layer: int) -> dict[str, int]:
+        """The positions that the attention of a layer sees, where they are not all."""
+        return {}
 
     def _attend_growing(self, layer: int, q: str, k: str, v: str, output: str) -> None:
         s, p = self.shape, f"layer{layer}."
