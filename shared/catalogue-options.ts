@@ -15,6 +15,8 @@ export interface ModelOptions {
   /** Overrides the context length of the model's own configuration, downwards. */
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
+  /** Tokens of one image, of models that read images in about their own size. */
+  readonly maxImageTokens?: number
   /** File stem below `onnx/`, such as `model_quantized`; the best available one when absent. */
   readonly onnxFile?: string
   readonly executionProvider?: 'cpu' | 'cuda'
@@ -43,9 +45,9 @@ export interface ModelOptions {
 
 /**
  * The engine that reads an option. Rerankers and classifiers have the kind `embedding` but read
- * other options.
+ * other options; a model of texts with images has one more.
  */
-type OptionReader = ModelKind | 'rerank' | 'classify'
+type OptionReader = ModelKind | 'rerank' | 'classify' | 'vision'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
@@ -76,6 +78,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     ...count(1, 10_000_000),
   },
   maxBatchTokens: { readers: ['embedding', 'rerank', 'classify'], ...count(1, 10_000_000) },
+  maxImageTokens: { readers: ['vision'], ...count(4, 16_384) },
   onnxFile: {
     readers: ['completion', 'embedding', 'rerank', 'classify', 'audio', 'speech'],
     must: 'must be the name of a file without its folder, such as "model_quantized"',
@@ -118,17 +121,23 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
  */
 export function parseOptions(
   record: Record<string, unknown>,
-  { kind, path }: { readonly kind: OptionReader; readonly path: string },
+  {
+    kind,
+    readsImages,
+    path,
+  }: { readonly kind: OptionReader; readonly readsImages: boolean; readonly path: string },
 ): ModelOptions {
+  const isRead = ({ readers }: Rule): boolean =>
+    readers === undefined || readers.includes(kind) || (readsImages && readers.includes('vision'))
   for (const [name, value] of Object.entries(record)) {
     const rule = Object.hasOwn(RULES, name) ? RULES[name as keyof ModelOptions] : undefined
     if (rule === undefined) {
       const known = Object.keys(RULES).join(', ')
       throw new Error(`models.json: ${path}.${name} is not a known option; known: ${known}`)
     }
-    if (rule.readers?.includes(kind) === false) {
+    if (!isRead(rule)) {
       throw new Error(
-        `models.json: ${path}.${name} changes nothing for ${MODELS[kind]}, only for ${namesOf(rule.readers)}`,
+        `models.json: ${path}.${name} changes nothing for ${MODELS[kind]}, only for ${namesOf(rule.readers ?? [])}`,
       )
     }
     if (!rule.holds(value)) throw new Error(`models.json: ${path}.${name} ${rule.must}`)
@@ -144,6 +153,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   image: 'models of images',
   audio: 'models of speech',
   speech: 'voices',
+  vision: 'models that read images',
 }
 
 function namesOf(readers: readonly OptionReader[]): string {

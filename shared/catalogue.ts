@@ -177,6 +177,7 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
       asRecord(record.options === undefined ? {} : record.options, `${path}.options`),
       {
         kind: SINGLE_TASKS.find((task) => capabilities.includes(task)) ?? kind,
+        readsImages: capabilities.includes('vision'),
         path: `${path}.options`,
       },
     ),

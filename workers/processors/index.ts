@@ -107,7 +107,9 @@ async function openCompletionModel(
   const { options } = model
   const { onnxFile, maxContextTokens, executionProvider, toolParser, reasoningParser } = options
   // First, because the graphs of a family that is refused fail with a less useful message.
-  if (model.capabilities.includes('vision')) await readVisionRules(folder)
+  const rules = model.capabilities.includes('vision')
+    ? await readVisionRules(folder, options)
+    : undefined
   // The tokenizer is read here while a thread loads the graph.
   const [opening, reading] = await Promise.allSettled([
     openTextEngine({
@@ -132,7 +134,7 @@ async function openCompletionModel(
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   return closeOnFailure(engine, async () => {
     const file = await findDecoderFile(folder, { onnxFile, executionProvider })
-    const vision = await openVision(model, { folder, runtime, config }, { engine, file })
+    const vision = await openVision(model, { runtime, config }, { engine, file, rules })
     const sharesCaches = options.sharedPrefixCache === true
     const adapters = openAdapterLibrary({
       ...{ bytesMax: config.adapterBytesMax, rankMax: config.adapterRankMax, fetchOptions, log },

@@ -14,6 +14,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { findSpeechEncoder } from '#workers/speech/encode-speech.ts'
 import { openVoices } from '#workers/speech/open-voices.ts'
+import type { VisionRules } from '#workers/vision/families.ts'
 import { openVisionModel, type VisionModel } from '#workers/vision/vision-model.ts'
 
 import { type AudioModel, sweepClips } from './audio.ts'
@@ -104,15 +105,20 @@ export async function openImageModel(
 }
 
 /**
- * Opens the image encoder of a language model that the catalogue says reads images; its files
- * include those of the embeddings of tokens.
+ * Opens the image encoder of a language model that has rules for images; its files include those of
+ * the embeddings of tokens.
  */
 export async function openVision(
   model: CatalogueModel,
-  { folder, runtime, config }: Pick<OpenTools, 'folder' | 'runtime' | 'config'>,
-  decoder: { readonly engine: TextEngine; readonly file: string },
+  { runtime, config }: Pick<OpenTools, 'runtime' | 'config'>,
+  decoder: {
+    readonly engine: TextEngine
+    readonly file: string
+    readonly rules: VisionRules | undefined
+  },
 ): Promise<{ readonly encoder: VisionModel; readonly files: readonly string[] } | undefined> {
-  if (!model.capabilities.includes('vision')) return undefined
+  const { rules } = decoder
+  if (rules === undefined) return undefined
   const { embeddingSize } = decoder.engine
   if (embeddingSize === undefined) {
     throw new ModelLoadError(
@@ -123,7 +129,7 @@ export async function openVision(
   const encoderFile = await findCompanion(decoder.file, 'vision_encoder')
   const session = sessionOptionsOf(model, config)
   disableImageCache()
-  const encoder = await openVisionModel({ runtime, folder, encoderFile, session, embeddingSize })
+  const encoder = await openVisionModel({ runtime, encoderFile, session, embeddingSize, rules })
   return { encoder, files: [encoderFile, await findCompanion(decoder.file, 'embed_tokens')] }
 }
 

@@ -62,7 +62,12 @@ export interface VisionRules {
 type Json = Readonly<Record<string, unknown>>
 
 /** Reads the rules of a model from config.json and preprocessor_config.json. */
-type ReadRules = (config: Json, processor: Json) => VisionRules
+type ReadRules = (config: Json, processor: Json, imageTokensMax: number) => VisionRules
+
+/** What the catalogue says of a model. */
+export interface VisionOptions {
+  readonly maxImageTokens?: number
+}
 
 /** Families by `model_type` of config.json. */
 const FAMILIES: Readonly<Record<string, ReadRules>> = {
@@ -84,10 +89,17 @@ const REFUSED: Readonly<Record<string, string>> = {
 }
 
 /** The rules of a model. Throws an `Error` that names what its files lack. */
-export function rulesOf(config: Json, processor: Json): VisionRules {
+export function rulesOf(
+  config: Json,
+  processor: Json,
+  { maxImageTokens }: VisionOptions = {},
+): VisionRules {
   const type = String(config.model_type)
   const read = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined
-  if (read !== undefined) return read(config, processor)
+  if (maxImageTokens !== undefined && read !== undefined && read !== readQwen) {
+    throw new Error(`"maxImageTokens" changes nothing for model_type "${type}"`)
+  }
+  if (read !== undefined) return read(config, processor, maxImageTokens ?? IMAGE_TOKENS_MAX)
   const reason = Object.hasOwn(REFUSED, type) ? REFUSED[type] : undefined
   if (reason !== undefined) {
     throw new Error(`config.json: images are not read for model_type "${type}": ${reason}`)
@@ -206,11 +218,14 @@ function withLongest({ width, height }: ImageSize, longest: number): ImageSize {
   throw new Error(`preprocessor_config.json: "longest_edge" is more than ${LONGEST_EDGE_MAX}`)
 }
 
+// An encoder compares all patches of an image with each other: sixteen times as much for twice its
+// width. Files of these families allow ten times as many tokens, and their class as many as this.
+const IMAGE_TOKENS_MAX = 1280
 const LOW_DETAIL_EMBEDDINGS = 256
 const RATIO_MAX = 200
 
 /** Qwen2-VL to Qwen3-VL: the image in about its own size, whose patches the encoder reads. */
-function readQwen(config: Json, processor: Json): VisionRules {
+function readQwen(config: Json, processor: Json, imageTokensMax: number): VisionRules {
   const side = numberOf(processor, 'patch_size', 14)
   const merge = numberOf(processor, 'merge_size', 2)
   const frames = numberOf(processor, 'temporal_patch_size', 2)
@@ -219,8 +234,9 @@ function readQwen(config: Json, processor: Json): VisionRules {
   const leastOfSize = numberOf(size, 'shortest_edge', numberOf(size, 'min_pixels', 56 * 56))
   const mostOfSize = numberOf(size, 'longest_edge', numberOf(size, 'max_pixels', 28 * 28 * 1280))
   const least = numberOf(processor, 'min_pixels', leastOfSize)
-  const most = numberOf(processor, 'max_pixels', mostOfSize)
   const factor = side * merge
+  const mostPixels = numberOf(processor, 'max_pixels', mostOfSize)
+  const most = Math.max(Math.min(mostPixels, imageTokensMax * factor ** 2), least)
   return {
     pixels: { ...pixelSettings(processor), patch: { side, merge, frames } },
     ...imageTokensOf(config),

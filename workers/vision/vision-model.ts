@@ -18,7 +18,6 @@ import {
 } from './families.ts'
 import { FeatureCache } from './feature-cache.ts'
 import { ImageEncoder } from './image-encoder.ts'
-import { readVisionRules } from './vision-rules.ts'
 
 const CACHE_BYTES_MAX = 256 * 1024 ** 2
 /** One image is prepared while another is encoded. */
@@ -45,17 +44,16 @@ export interface VisionModel {
   close(): Promise<void>
 }
 
-/** Loads the image encoder of a model folder. Throws `ModelLoadError`. */
+/** Loads the image encoder of a model. Throws `ModelLoadError`. */
 export async function openVisionModel(options: {
   readonly runtime: Runtime
-  readonly folder: string
   readonly encoderFile: string
   readonly session: SessionOptions
   /** Elements of an embedding of the decoder. */
   readonly embeddingSize: number
+  readonly rules: VisionRules
 }): Promise<VisionModel> {
-  const { runtime, folder, encoderFile, embeddingSize } = options
-  const rules = await readVisionRules(folder)
+  const { runtime, encoderFile, embeddingSize, rules } = options
   const session = await runtime.load(encoderFile, options.session)
   return closeOnFailure(session, () => {
     return new LoadedVision(rules, new ImageEncoder(runtime, session, embeddingSize), embeddingSize)

@@ -2,10 +2,13 @@ import { isRecord } from '#shared/json.ts'
 import { findJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-import { rulesOf, type VisionRules } from './families.ts'
+import { rulesOf, type VisionOptions, type VisionRules } from './families.ts'
 
 /** How the model of a folder reads images. Throws `ModelLoadError`. */
-export async function readVisionRules(folder: string): Promise<VisionRules> {
+export async function readVisionRules(
+  folder: string,
+  options: VisionOptions = {},
+): Promise<VisionRules> {
   const config = (await findJson(folder, 'config.json')) ?? {}
   const processor = await findProcessor(folder)
   if (processor === undefined) {
@@ -15,7 +18,7 @@ export async function readVisionRules(folder: string): Promise<VisionRules> {
     )
   }
   try {
-    return rulesOf(config, processor)
+    return rulesOf(config, processor, options)
   } catch (error) {
     throw new ModelLoadError(folder, (error as Error).message)
   }

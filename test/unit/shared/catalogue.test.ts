@@ -106,6 +106,11 @@ describe('the catalogue', () => {
       [{ options: { executionProvider: 'gpu' } }, 'executionProvider must be "cpu" or "cuda"'],
       [{ options: { onnxFile: '../x' } }, 'onnxFile must be the name of a file without its folder'],
       [{ options: { constructor: 1 } }, 'models[0].options.constructor is not a known option'],
+      [{ options: { maxImageTokens: 9 } }, 'only for models that read images'],
+      [
+        { capabilities: ['chat', 'vision'], options: { maxImageTokens: 1 } },
+        'options.maxImageTokens must be a number: whole, from 4',
+      ],
       [{ options: { steps: 3 } }, 'options.steps changes nothing for models of texts, only for'],
       [
         { kind: 'audio', options: { maxContextTokens: 9 } },

@@ -61,3 +61,19 @@ it('counts pixels of older files before the size of newer ones, as transformers 
   expect(resized({ size, max_pixels: 28 * 28 * 4 })).toEqual({ width: 56, height: 56 })
   expect(resized({ size: { max_pixels: 28 * 28 * 9 } })).toEqual({ width: 84, height: 84 })
 })
+
+it('bounds the tokens of an image by default and by option, and refuses an option without effect', () => {
+  const channels = { image_mean: [0.5, 0.5, 0.5], image_std: [0.5, 0.5, 0.5] }
+  const photo = { width: 4000, height: 3000 }
+  const processor = { ...channels, min_pixels: 56 * 56, max_pixels: 12_845_056 }
+  const config = { model_type: 'qwen2_5_vl', image_token_id: 5 }
+  const tokensOf = (options?: object) => {
+    const { grid } = rulesOf(config, processor, options).layout(photo, 'high')
+    return (grid?.rows ?? 0) * (grid?.columns ?? 0)
+  }
+  expect(tokensOf()).toBe(30 * 41)
+  expect(tokensOf({ maxImageTokens: 100 })).toBe(8 * 11)
+  expect(tokensOf({ maxImageTokens: 16_384 })).toBe(107 * 143)
+  const onLlava = () => rulesOf({ model_type: 'llava' }, {}, { maxImageTokens: 100 })
+  expect(onLlava).toThrow('"maxImageTokens" changes nothing for model_type "llava"')
+})
