@@ -1,7 +1,7 @@
 import { setImmediate, setTimeout } from 'node:timers/promises'
 
 const INTERVAL_MS = 1000
-const INTERVAL_MS_MIN = 50
+const PAUSE_MS = 50
 
 /**
  * Polls for work: at once when the last poll found some or was woken meanwhile, else after a
@@ -9,15 +9,20 @@ const INTERVAL_MS_MIN = 50
  */
 export class PollLoop {
   readonly #look: () => Promise<boolean>
+  readonly #pauseMs: number
   readonly #loop: Promise<void>
   #isStopping = false
   /** Woken since the last poll began. */
   #isWoken = false
   #interrupt: () => void = () => {}
 
-  /** `look` returns whether more work may be ready; it does not throw. */
-  constructor(look: () => Promise<boolean>) {
+  /**
+   * `look` returns whether more work may be ready; it does not throw. Two polls have at least a
+   * pause between them.
+   */
+  constructor(look: () => Promise<boolean>, { pauseMs = PAUSE_MS } = {}) {
     this.#look = look
+    this.#pauseMs = pauseMs
     this.#loop = this.#run()
   }
 
@@ -45,7 +50,7 @@ export class PollLoop {
       this.#isWoken = false
       const hasMore = await this.#look()
       if (!hasMore) await this.#rest()
-      await setTimeout(INTERVAL_MS_MIN)
+      await setTimeout(this.#pauseMs)
     }
   }
 

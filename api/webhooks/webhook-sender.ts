@@ -3,11 +3,12 @@ import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { EndpointRow } from '#shared/db/schema/webhooks.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
+import { type KeepAliveAgents, openKeepAliveAgents } from '#shared/net/keep-alive-agents.ts'
 import { createHostResolver } from '#shared/net/resolve-host.ts'
 import { signWebhook } from '#shared/net/standard-webhooks.ts'
 
 import type { Secrets } from './secrets.ts'
-import type { Attempt, DueDelivery, WebhookStore } from './webhook-store.ts'
+import type { Attempt, DueDelivery, EndedAttempt, WebhookStore } from './webhook-store.ts'
 
 interface SenderServices {
   readonly webhooks: WebhookStore
@@ -33,6 +34,14 @@ const FAILING_MAX = 32
 const TIMEOUT_MS = 15_000
 const LEASE_SECONDS = 30
 const ANSWER_BYTES_MAX = 64 * 1024
+/** Attempts that end within this time are recorded together, and as many are claimed. */
+const PAUSE_MS = 20
+const DISABLE_INTERVAL_MS = 1000
+/** Idle connections close before common servers close them, after five seconds. */
+const CONNECTIONS = {
+  ...{ idlePerHostMax: PER_ENDPOINT_MAX, idleMax: IN_FLIGHT_MAX },
+  ...{ idleMs: 4000, ageMs: 60_000 },
+}
 const RETRY_MS_MIN = 5000
 const RETRY_MS_MAX = 6 * 3_600_000
 const RETRIED_FOR_MS = 3 * 86_400_000
@@ -46,20 +55,26 @@ const RETRIED_FOR_MS = 3 * 86_400_000
 export class WebhookSender {
   readonly #services: SenderServices
   readonly #loop: PollLoop
-  readonly #inFlight = new Set<EndpointRow>()
+  readonly #agents: KeepAliveAgents
   readonly #fetch: ReturnType<typeof createGuardedFetch>
+  /** Attempts whose results are not recorded yet, each with an object of its own. */
+  readonly #inFlight = new Set<DueDelivery>()
   readonly #attempts = new Set<Promise<void>>()
+  #ended: EndedAttempt[] = []
+  #disabledAtMs = Number.NEGATIVE_INFINITY
 
   constructor(services: SenderServices) {
     this.#services = services
+    this.#agents = openKeepAliveAgents(CONNECTIONS)
     this.#fetch = createGuardedFetch({
       timeoutMs: TIMEOUT_MS,
       bodyBytesMax: ANSWER_BYTES_MAX,
       allowsPrivateAddresses: services.allowsPrivateAddresses,
       // Organizations choose these names, wherever they lead.
       resolve: createHostResolver({ asksSystem: services.allowsPrivateAddresses }),
+      agents: this.#agents,
     })
-    this.#loop = new PollLoop(() => this.#look())
+    this.#loop = new PollLoop(() => this.#look(), { pauseMs: PAUSE_MS })
   }
 
   /** Looks for due deliveries as soon as possible. */
@@ -67,21 +82,20 @@ export class WebhookSender {
     this.#loop.wake()
   }
 
-  /** Stops new attempts and waits for those in flight. */
+  /** Stops new attempts, waits for those in flight and records them. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await Promise.all(this.#attempts)
+    await this.#settle()
+    this.#agents.destroy()
   }
 
   async #look(): Promise<boolean> {
-    const { webhooks, log, onDisabled } = this.#services
+    await this.#settle()
+    const { webhooks, log } = this.#services
     try {
-      for (const endpoint of await webhooks.disableFailing()) {
-        const fields = { operation: 'webhook.disable', endpointId: endpoint.id }
-        log.warn(fields, 'webhook endpoint disabled')
-        onDisabled(endpoint)
-      }
-      const limit = Math.min(CLAIM_MAX, IN_FLIGHT_MAX - this.#attempts.size)
+      await this.#disableFailing()
+      const limit = Math.min(CLAIM_MAX, IN_FLIGHT_MAX - this.#inFlight.size)
       if (limit === 0) return false
       const due = await webhooks.claim({
         ...{ limit, leaseSeconds: LEASE_SECONDS, perEndpointMax: PER_ENDPOINT_AT_ONCE },
@@ -98,14 +112,26 @@ export class WebhookSender {
     }
   }
 
+  async #disableFailing(): Promise<void> {
+    const { webhooks, log, onDisabled } = this.#services
+    const nowMs = performance.now()
+    if (nowMs - this.#disabledAtMs < DISABLE_INTERVAL_MS) return
+    this.#disabledAtMs = nowMs
+    for (const endpoint of await webhooks.disableFailing()) {
+      const fields = { operation: 'webhook.disable', endpointId: endpoint.id }
+      log.warn(fields, 'webhook endpoint disabled')
+      onDisabled(endpoint)
+    }
+  }
+
   get #failing(): number {
-    return [...this.#inFlight].filter(({ failingSince }) => failingSince !== null).length
+    return [...this.#inFlight].filter(({ endpoint }) => endpoint.failingSince !== null).length
   }
 
   /** The endpoints or organizations with as many attempts in flight as they may have. */
   #busy(nameOf: (endpoint: EndpointRow) => string, most: number): string[] {
     const counts = new Map<string, number>()
-    for (const endpoint of this.#inFlight) {
+    for (const { endpoint } of this.#inFlight) {
       const name = nameOf(endpoint)
       counts.set(name, (counts.get(name) ?? 0) + 1)
     }
@@ -113,30 +139,42 @@ export class WebhookSender {
   }
 
   #start(delivery: DueDelivery): void {
-    // A row of its own for each delivery.
-    const endpoint = { ...delivery.endpoint }
-    this.#inFlight.add(endpoint)
+    this.#inFlight.add(delivery)
     const attempt = this.#deliver(delivery)
+      .then((ended) => void this.#ended.push(ended))
       .catch((error: unknown) => {
+        this.#inFlight.delete(delivery)
         const fields = { operation: 'webhook.deliver', deliveryId: delivery.id, err: error }
         this.#services.log.warn(fields, 'webhook delivery left to its lease')
       })
       .finally(() => {
         this.#attempts.delete(attempt)
-        this.#inFlight.delete(endpoint)
         this.#loop.wake()
       })
     this.#attempts.add(attempt)
   }
 
-  async #deliver(delivery: DueDelivery): Promise<void> {
-    const { webhooks, clock } = this.#services
+  /** Records the attempts that have ended; they count as in flight until then. */
+  async #settle(): Promise<void> {
+    const ended = this.#ended
+    this.#ended = []
+    try {
+      await this.#services.webhooks.settle(ended)
+    } catch (error) {
+      const fields = { operation: 'webhook.settle', deliveries: ended.length, err: error }
+      this.#services.log.warn(fields, 'webhook deliveries left to their leases')
+    } finally {
+      for (const { delivery } of ended) this.#inFlight.delete(delivery)
+    }
+  }
+
+  async #deliver(delivery: DueDelivery): Promise<EndedAttempt> {
     const { event, attempts } = delivery
     const attempt = await this.#send(delivery)
-    const ageMs = clock.now() - event.createdAt.getTime()
+    const ageMs = this.#services.clock.now() - event.createdAt.getTime()
     const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(attempts - 1, 20))
     const isLast = attempt.isDelivered || ageMs + delayMs > RETRIED_FOR_MS
-    await webhooks.settle(delivery, { ...attempt, ...(!isLast && { retryAfterMs: delayMs }) })
+    return { delivery, ...attempt, ...(!isLast && { retryAfterMs: delayMs }) }
   }
 
   async #send({ endpoint, event }: DueDelivery): Promise<Attempt> {

@@ -13,7 +13,13 @@ import {
 } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
-import { databaseNow, firstOf, isBeyondRowWhere, secondsFromNow } from '#shared/db/expressions.ts'
+import {
+  databaseNow,
+  increased,
+  isBeyondRowWhere,
+  secondsFromNow,
+  tableOfArrays,
+} from '#shared/db/expressions.ts'
 import type {
   DeliveryRow,
   EndpointRow,
@@ -38,6 +44,11 @@ export interface Attempt {
   readonly error?: string
   /** The time of the next attempt; none when absent. */
   readonly retryAfterMs?: number
+}
+
+/** A delivery and how its attempt ended. */
+export interface EndedAttempt extends Attempt {
+  readonly delivery: DueDelivery
 }
 
 /** Which deliveries to claim. */
@@ -196,44 +207,34 @@ export class WebhookStore {
    */
   async claim(options: ClaimOptions): Promise<readonly DueDelivery[]> {
     const { endpoints, events, deliveries } = this.#tables
-    const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, options))
-    if (rows.length === 0) return []
-    const ids = rows.map(({ id }) => id)
+    const { id, attempts, endpointId, eventId } = deliveries
+    const claimed = this.#db.$with('claimed').as(
+      this.#db
+        .update(deliveries)
+        .set({
+          attempts: increased(attempts),
+          nextAttemptAt: secondsFromNow(options.leaseSeconds),
+        })
+        .where(inArray(id, readyQuery(this.#tables, options)))
+        .returning({ id, attempts, endpointId, eventId }),
+    )
     return this.#db
+      .with(claimed)
       .select({
-        ...{ id: deliveries.id, attempts: deliveries.attempts },
+        ...{ id: claimed.id, attempts: claimed.attempts },
         ...{ endpoint: endpoints, event: events },
       })
-      .from(deliveries)
-      .innerJoin(endpoints, eq(endpoints.id, deliveries.endpointId))
-      .innerJoin(events, eq(events.id, deliveries.eventId))
-      .where(inArray(deliveries.id, ids))
+      .from(claimed)
+      .innerJoin(endpoints, eq(endpoints.id, claimed.endpointId))
+      .innerJoin(events, eq(events.id, claimed.eventId))
   }
 
-  /** Records an attempt and disables an endpoint whose attempts all failed for a day. */
-  async settle({ id, endpoint }: DueDelivery, attempt: Attempt): Promise<void> {
-    const { endpoints, deliveries } = this.#tables
-    const { isDelivered, status, error, retryAfterMs } = attempt
-    const state = isDelivered ? 'delivered' : retryAfterMs === undefined ? 'failed' : 'pending'
-    await this.#db
-      .update(deliveries)
-      .set({
-        ...{ state, lastStatus: status ?? null, lastError: error ?? null },
-        ...(isDelivered && { deliveredAt: databaseNow }),
-        ...(retryAfterMs !== undefined && {
-          nextAttemptAt: secondsFromNow(retryAfterMs / 1000),
-        }),
-      })
-      .where(eq(deliveries.id, id))
-    if (isDelivered && endpoint.failingSince === null) return
-    await this.#db
-      .update(endpoints)
-      .set(
-        isDelivered
-          ? { failingSince: null }
-          : { failingSince: firstOf(endpoints.failingSince, databaseNow) },
-      )
-      .where(eq(endpoints.id, endpoint.id))
+  /**
+   * Records attempts in the order in which they ended. An endpoint fails since the first failure
+   * after its last success.
+   */
+  async settle(attempts: readonly EndedAttempt[]): Promise<void> {
+    if (attempts.length > 0) await this.#db.execute(settleQuery(this.#tables, attempts))
   }
 
   /** Disables endpoints whose deliveries all failed for a day; returns them. */
@@ -285,31 +286,70 @@ function announceQuery(
     on conflict (id) do nothing`
 }
 
-function claimQuery({ endpoints, deliveries }: WebhookTables, options: ClaimOptions): SQL {
-  const { limit, perEndpointMax, leaseSeconds, busy } = options
+/** The deliveries that are claimed next, locked. */
+function readyQuery({ endpoints, deliveries }: WebhookTables, options: ClaimOptions): SQL {
+  const { limit, perEndpointMax, busy } = options
   const { perOrganizationMax, busyOrganizations, triesFailing } = options
   return sql`
-    update ${deliveries} set attempts = attempts + 1,
-      next_attempt_at = now() + make_interval(secs => ${leaseSeconds})
-    where id in (
-      select d.id from ${deliveries} d where d.id in (
-        select ready.id from (
-          select due.id, due.turn, e.failing_since is not null as is_failing,
-            row_number() over (partition by e.organization_id order by due.turn, random()) as nth
-          from ${endpoints} e cross join lateral (
-            select d.id, row_number() over (order by d.next_attempt_at) as turn
-            from ${deliveries} d
-            where d.endpoint_id = e.id and d.state = 'pending' and d.next_attempt_at <= now()
-            order by d.next_attempt_at limit ${perEndpointMax}
-          ) due
-          where e.disabled_at is null and e.id <> all (${sql.param([...busy])}::text[])
-            and e.organization_id <> all (${sql.param([...busyOrganizations])}::text[])
-            and (${triesFailing} or e.failing_since is null)
-        ) ready
-        where ready.nth <= ${perOrganizationMax}
-        order by ready.is_failing, ready.turn, random() limit ${limit}
-      ) and d.state = 'pending' and d.next_attempt_at <= now()
-      for update skip locked
+    (select d.id from ${deliveries} d where d.id in (
+      select ready.id from (
+        select due.id, due.turn, e.failing_since is not null as is_failing,
+          row_number() over (partition by e.organization_id order by due.turn, random()) as nth
+        from ${endpoints} e cross join lateral (
+          select d.id, row_number() over (order by d.next_attempt_at) as turn
+          from ${deliveries} d
+          where d.endpoint_id = e.id and d.state = 'pending' and d.next_attempt_at <= now()
+          order by d.next_attempt_at limit ${perEndpointMax}
+        ) due
+        where e.disabled_at is null and e.id <> all (${sql.param([...busy])}::text[])
+          and e.organization_id <> all (${sql.param([...busyOrganizations])}::text[])
+          and (${triesFailing} or e.failing_since is null)
+      ) ready
+      where ready.nth <= ${perOrganizationMax}
+      order by ready.is_failing, ready.turn, random() limit ${limit}
+    ) and d.state = 'pending' and d.next_attempt_at <= now()
+    for update skip locked)`
+}
+
+/**
+ * Records attempts. Endpoints are written only where their state changes, and locked in the order
+ * of their ids, so that two processes do not wait for each other.
+ */
+function settleQuery(
+  { endpoints, deliveries }: WebhookTables,
+  attempts: readonly EndedAttempt[],
+): SQL {
+  const rows = tableOfArrays([
+    ['text', attempts.map(({ delivery }) => delivery.id)],
+    ['text', attempts.map(({ delivery }) => delivery.endpoint.id)],
+    ['text', attempts.map(stateAfter)],
+    ['int', attempts.map(({ status }) => status ?? null)],
+    ['text', attempts.map(({ error }) => error ?? null)],
+    ['bigint', attempts.map(({ retryAfterMs }) => retryAfterMs ?? null)],
+  ])
+  return sql`
+    with ended as (
+      select * from ${rows} with ordinality
+        as ended (id, endpoint_id, state, status, error, retry_ms, nth)
+    ), settled as (
+      update ${deliveries} d set state = n.state, last_status = n.status, last_error = n.error,
+        delivered_at = case when n.state = 'delivered' then now() else d.delivered_at end,
+        next_attempt_at = coalesce(now() + n.retry_ms * interval '1 ms', d.next_attempt_at)
+      from ended n where d.id = n.id
+    ), outcomes as (
+      select endpoint_id, bool_or(state = 'delivered') as has_success,
+        (array_agg(state order by nth desc))[1] <> 'delivered' as is_failing
+      from ended group by endpoint_id
+    ), changed as (
+      select e.id, o.is_failing from ${endpoints} e join outcomes o on o.endpoint_id = e.id
+      where case when e.failing_since is null then o.is_failing else o.has_success end
+      order by e.id for no key update of e
     )
-    returning id`
+    update ${endpoints} e set failing_since = case when c.is_failing then now() end
+    from changed c where e.id = c.id`
+}
+
+function stateAfter({ isDelivered, retryAfterMs }: Attempt): DeliveryRow['state'] {
+  if (isDelivered) return 'delivered'
+  return retryAfterMs === undefined ? 'failed' : 'pending'
 }

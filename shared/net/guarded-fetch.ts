@@ -3,6 +3,7 @@ import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 
+import type { KeepAliveAgents } from './keep-alive-agents.ts'
 import { isPublicAddress } from './private-addresses.ts'
 import { createHostResolver, type ResolveHost, resolveBySystem } from './resolve-host.ts'
 
@@ -61,6 +62,8 @@ export interface GuardedFetchOptions {
    * operator names their hosts, and others ask the name servers.
    */
   readonly resolve?: ResolveHost
+  /** Connections that later calls of the same client use again; each call has its own if absent. */
+  readonly agents?: Pick<KeepAliveAgents, 'http' | 'https'>
 }
 
 const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
@@ -183,20 +186,22 @@ interface OpenRequest {
 
 /** Connects to a permitted IP address and returns the answer as soon as its headers arrive. */
 export function openOutgoing(
-  options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
+  options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve' | 'agents'>,
   url: URL,
-  { method = 'GET', headers, body, signal }: OpenRequest,
+  call: OpenRequest,
 ): Promise<IncomingMessage> {
+  const { method = 'GET', headers, body, signal } = call
   // Literal IP addresses skip the DNS lookup, so they are checked here.
   if (!options.allowsPrivateAddresses && isPrivateLiteral(url)) {
     return Promise.reject(refusedAddress(url.hostname))
   }
   return new Promise((resolve, reject) => {
-    const open = url.protocol === 'https:' ? requestHttps : requestHttp
+    const isSecure = url.protocol === 'https:'
+    const open = isSecure ? requestHttps : requestHttp
     const outgoing = open(url, {
       method,
-      // One connection per call, so that none is reused for another caller or host.
-      agent: false,
+      // One connection per call by default, so that none is reused for another caller.
+      agent: options.agents?.[isSecure ? 'https' : 'http'] ?? false,
       signal,
       lookup: guardedLookup(options),
       headers: {
@@ -209,8 +214,18 @@ export function openOutgoing(
         ...headers,
       },
     })
-    outgoing.on('error', (error) => reject(toOutgoingError(error, url, signal)))
-    outgoing.on('response', resolve)
+    let hasAnswered = false
+    outgoing.on('error', (error) => {
+      // The server closed a kept connection while the request was sent: a new one decides.
+      if (outgoing.reusedSocket && !hasAnswered && !signal.aborted) {
+        const { agents: _agents, ...withoutAgents } = options
+        resolve(openOutgoing(withoutAgents, url, call))
+      } else reject(toOutgoingError(error, url, signal))
+    })
+    outgoing.on('response', (message) => {
+      hasAnswered = true
+      resolve(message)
+    })
     outgoing.end(body?.text)
   })
 }

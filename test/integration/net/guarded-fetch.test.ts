@@ -1,12 +1,13 @@
 import type { LookupAddress } from 'node:dns'
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 
 import {
   createGuardedFetch,
   type GuardedFetchOptions,
   type OutgoingFailure,
 } from '#shared/net/guarded-fetch.ts'
+import { openKeepAliveAgents } from '#shared/net/keep-alive-agents.ts'
 import {
   type HttpPeer,
   type PeerReply,
@@ -176,5 +177,65 @@ describe('a call outside', () => {
     const url = `http://${host}/?code=secret`
     const { message } = await refused(open()({ url }), 'network')
     expect(message).toBe(`${host} cannot be reached`)
+  })
+})
+
+describe('a kept connection', () => {
+  const LIMITS = { idlePerHostMax: 1, idleMax: 1, idleMs: 4000, ageMs: 60_000 }
+
+  /** Calls with the same agents; each answers the port from which its connection came. */
+  function openKept(limits: Partial<typeof LIMITS>, options: Partial<GuardedFetchOptions> = {}) {
+    const agents = openKeepAliveAgents({ ...LIMITS, ...limits })
+    onTestFinished(() => agents.destroy())
+    const fetch = open({ agents, ...options })
+    return async (host = '127.0.0.1') => (await fetch({ url: `http://${host}:${port()}/` })).text
+  }
+  beforeEach(() => {
+    answer = () => ({ write: (reply) => reply.end(String(reply.socket?.remotePort)) })
+  })
+
+  it('carries the next call to the same host', async () => {
+    const call = openKept({})
+    const first = await call()
+    expect(await call()).toBe(first)
+  })
+
+  it.each([
+    ['it is too old', { ageMs: 0 }],
+    ['as many are idle as may be', { idleMax: 0 }],
+  ])('is closed when %s', async (_, limits) => {
+    const call = openKept(limits)
+    const first = await call()
+    expect(await call()).not.toBe(first)
+  })
+
+  it('is replaced when the server closes it while a request is sent', async () => {
+    const call = openKept({})
+    const first = await call()
+    answer = () => ({
+      write(reply) {
+        if (String(reply.socket?.remotePort) === first) reply.destroy()
+        else reply.end('new')
+      },
+    })
+    expect(await call()).toBe('new')
+    expect(peer.requests).toHaveLength(3)
+  })
+
+  it('is replaced by none to a private address', async () => {
+    const addresses = ['8.8.8.8', '127.0.0.1']
+    const found = {
+      family: 4,
+      get address() {
+        return addresses.shift() ?? '127.0.0.1'
+      },
+    }
+    const options = { allowsPrivateAddresses: false, resolve: async () => [found] }
+    const call = openKept({}, options)
+    const first = await call('kept.test')
+    expect(await call('kept.test')).toBe(first)
+    answer = () => ({ write: (reply) => reply.destroy() })
+    await refused(call('kept.test'), 'address')
+    expect(peer.requests).toHaveLength(3)
   })
 })
