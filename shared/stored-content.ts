@@ -1,10 +1,12 @@
 import { promisify } from 'node:util'
-import { gunzip, gzip } from 'node:zlib'
+import { gunzip, gzip, gzipSync } from 'node:zlib'
 
 import { type ContentCipher, readContent } from './queue/content-cipher.ts'
 
 const compress = promisify(gzip)
 const expand = promisify(gunzip)
+/** Content up to this length takes less time than the way to a thread and back. */
+const INLINE_BYTES_MAX = 4096
 
 /**
  * The content of a stored row: compressed and, where the installation has a key, encrypted. The
@@ -15,7 +17,7 @@ export async function packContent(
   cipher: ContentCipher | undefined,
   context: string,
 ): Promise<Buffer> {
-  const compressed = await compress(plain)
+  const compressed = plain.length > INLINE_BYTES_MAX ? await compress(plain) : gzipSync(plain)
   return cipher === undefined ? compressed : cipher.encrypt(compressed, context)
 }
 

@@ -4,7 +4,6 @@ import { pathOf } from '#api/http/request.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
-import type { JobRow } from '#shared/db/schema/jobs.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -58,7 +57,22 @@ export class BackgroundJobs {
   }
 
   /** Stores the request as a job. Throws when its organization has too many unfinished ones. */
-  async create(request: FastifyRequest, options: JobOptions): Promise<JobRow> {
+  async create(request: FastifyRequest, options: JobOptions): Promise<JobSummary> {
+    const job = await this.#create(request, options, { onlyStored: false })
+    if (job === undefined) throw new Error('a job is stored whatever the organization stores')
+    return job
+  }
+
+  /** The same; undefined when the policy of the organization is to store nothing. */
+  createStored(request: FastifyRequest, options: JobOptions): Promise<JobSummary | undefined> {
+    return this.#create(request, options, { onlyStored: true })
+  }
+
+  async #create(
+    request: FastifyRequest,
+    options: JobOptions,
+    { onlyStored }: { readonly onlyStored: boolean },
+  ): Promise<JobSummary | undefined> {
     const { jobs, cipher, openJobsMax, wake } = this.#services
     const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
     const { id, createdAtMs, metadata, model, priority = 'default' } = options
@@ -80,15 +94,16 @@ export class BackgroundJobs {
         notBefore: new Date(notBeforeMs),
         expiresAt: new Date(expiresAtMs),
       },
-      openJobsMax,
+      { openMax: openJobsMax, onlyStored },
     )
-    if (job === undefined) {
+    if (job === 'unstored') return undefined
+    if (job === 'full') {
       throw failure.rateLimited(
         `Your organization has ${openJobsMax} unfinished background jobs, the most that are allowed. Wait for one to end, or cancel one.`,
         { code: 'job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
       )
     }
-    wake()
+    if (notBeforeMs === createdAtMs) wake()
     return job
   }
 

@@ -36,6 +36,7 @@ const JOBS_PER_CLAIM = 16
 /** The jobs of a dead process are adopted after this time. */
 const LEASE_SECONDS = 10
 const RENEW_INTERVAL_MS = 1000
+const SETTLE_INTERVAL_MS = 1000
 const RESULT_BYTES_MAX = 64 * 1024 * 1024
 const RETRY_MS_MIN = 1000
 const RETRY_MS_MAX = 60_000
@@ -62,6 +63,7 @@ export class JobRunner {
   readonly #running = new Map<string, Running>()
   readonly #loop: PollLoop
   readonly #renewal: NodeJS.Timeout
+  #settledAtMs = Number.NEGATIVE_INFINITY
 
   constructor(services: RunnerServices) {
     this.#services = services
@@ -94,7 +96,7 @@ export class JobRunner {
   async #look(): Promise<boolean> {
     const { jobs, log } = this.#services
     try {
-      await jobs.settle()
+      await this.#settle()
       const limit = Math.min(JOBS_PER_CLAIM, JOBS_AT_ONCE - this.#running.size)
       if (limit === 0) return false
       const claimed = await jobs.claim(this.#leaseId, limit, LEASE_SECONDS)
@@ -104,6 +106,14 @@ export class JobRunner {
       log.warn({ operation: 'job.look', err: error }, 'background jobs wait')
       return false
     }
+  }
+
+  /** Deadlines are kept to the second. */
+  async #settle(): Promise<void> {
+    const nowMs = performance.now()
+    if (nowMs - this.#settledAtMs < SETTLE_INTERVAL_MS) return
+    this.#settledAtMs = nowMs
+    await this.#services.jobs.settle()
   }
 
   /**

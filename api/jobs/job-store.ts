@@ -1,6 +1,5 @@
 import {
   and,
-  count,
   desc,
   eq,
   getTableColumns,
@@ -25,11 +24,13 @@ import {
 } from '#shared/db/expressions.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
-/** A new job; its content is encrypted already. */
-type NewJob = Omit<
-  JobTables['jobs']['$inferInsert'],
-  'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
->
+import { type CreateLimits, insertJob, type NewJob } from './insert-job.ts'
+
+/**
+ * Jobs that may be added at once without one counting the other. More than the connections of a
+ * database.
+ */
+const UNCOUNTED_MAX = 1000
 
 /** A job without its contents. */
 export type JobSummary = Omit<JobRow, 'request' | 'result'>
@@ -107,29 +108,25 @@ export class JobStore {
   }
 
   /**
-   * Undefined when the organization has `openMax` unfinished jobs already. The organization is
-   * held meanwhile, so that its jobs are counted by one request at a time.
+   * Adds a job, unless its organization has `openMax` unfinished ones. One statement does so while
+   * the limit is far away; near it, the organization is locked, so that its jobs are counted by one
+   * request at a time.
    */
-  create(job: NewJob, openMax: number): Promise<JobRow | undefined> {
+  async create(job: NewJob, limits: CreateLimits): Promise<JobSummary | 'full' | 'unstored'> {
+    const retentionDays = this.#retentionDays
+    const openMax = limits.openMax - UNCOUNTED_MAX
+    const store = { db: this.#db, tables: this.#tables }
+    const added = await insertJob(store, job, { ...limits, openMax, retentionDays })
+    if (added !== undefined) return added
     return this.#db.transaction(async (tx) => {
+      const { organizations } = this.#tables
       const [organization] = await tx
-        .select({ days: this.#tables.organizations.retentionDays })
-        .from(this.#tables.organizations)
-        .where(eq(this.#tables.organizations.id, job.organizationId))
+        .select({ days: organizations.retentionDays })
+        .from(organizations)
+        .where(eq(organizations.id, job.organizationId))
         .for('no key update')
-      const [open] = await tx
-        .select({ total: count() })
-        .from(this.#jobs)
-        .where(and(eq(this.#jobs.organizationId, job.organizationId), this.#isOpen))
-      if (organization === undefined || (open?.total ?? 0) >= openMax) return undefined
-      // A job needs its record until its result was read, also where nothing else is stored.
-      const days = Math.max(organization.days ?? this.#retentionDays, 1)
-      const deleteAt = sql`${job.expiresAt}::timestamptz + make_interval(days => ${days})`
-      const rows = await tx
-        .insert(this.#jobs)
-        .values({ ...job, state: 'queued', deleteAt })
-        .returning()
-      return rows[0]
+      if (limits.onlyStored && (organization?.days ?? retentionDays) === 0) return 'unstored'
+      return (await insertJob({ ...store, db: tx }, job, { ...limits, retentionDays })) ?? 'full'
     })
   }
 

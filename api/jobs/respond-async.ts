@@ -28,10 +28,11 @@ export function respondAsync(services: {
   return async (request, reply) => {
     if (!wantsJob(request)) return undefined
     const { background, jobs, clock } = services
-    // Nothing may be stored: the request runs now, as if it had no preference.
-    if (await jobs.storesNothing(callerOf(request).organizationId)) return undefined
     const isForm = request.body === undefined
-    const job = await background.create(request, {
+    // Nothing may be stored: the request runs now, as if it had no preference. The body of a form
+    // is read only once.
+    if (isForm && (await jobs.storesNothing(callerOf(request).organizationId))) return undefined
+    const job = await background.createStored(request, {
       id: background.newId(),
       createdAtMs: clock.now(),
       body: isForm ? await readForm(request) : Buffer.from(JSON.stringify(request.body)),
@@ -39,6 +40,7 @@ export function respondAsync(services: {
       model: modelOf(request),
       ...optionsOf(request),
     })
+    if (job === undefined) return undefined
     return reply
       .code(202)
       .headers({ location: `/v1/jobs/${job.id}`, 'preference-applied': 'respond-async' })

@@ -75,7 +75,7 @@ it('makes every transition of the model, and no other', async ({ database }) => 
         ...{ request: Buffer.from(''), priority: 1, createdAt, notBefore: createdAt },
         expiresAt: new Date(Date.now() + 3_600_000),
       },
-      10,
+      { openMax: 10, onlyStored: false },
     )
     announced = 0
     let expected: ModelRow = NEW_ROW

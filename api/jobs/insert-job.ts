@@ -1,0 +1,61 @@
+import { type Column, getTableColumns, type SQL, sql } from 'drizzle-orm'
+
+import { type Db, prepared } from '#shared/db/client.ts'
+import type { JobRow, JobTables } from '#shared/db/schema/jobs.ts'
+
+/** A new job; its content is encrypted already. */
+export type NewJob = Omit<
+  JobTables['jobs']['$inferInsert'],
+  'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
+>
+
+/** What decides whether a job is created. */
+export interface CreateLimits {
+  /** Unfinished jobs that the organization may have. */
+  readonly openMax: number
+  /** Whether no job is created for an organization that stores nothing. */
+  readonly onlyStored: boolean
+}
+
+/**
+ * Inserts a job by one statement: none where the organization has too many, as far as the statement
+ * sees them, or stores nothing and the job is one of those that are stored.
+ */
+export async function insertJob(
+  { db, tables }: { readonly db: Db; readonly tables: JobTables },
+  job: NewJob,
+  { openMax, onlyStored, retentionDays }: CreateLimits & { readonly retentionDays: number },
+): Promise<Omit<JobRow, 'request' | 'result'> | undefined> {
+  const values: Readonly<Record<string, unknown>> = { attempts: 0, ...job, state: 'queued' }
+  const columns: Readonly<Record<string, Column>> = getTableColumns(tables.jobs)
+  const row = Object.entries(columns).map(([name, column]) => {
+    const value = values[name] ?? null
+    return [name, value === null ? null : column.mapToDriverValue(value)]
+  })
+  const statement = prepared(db, 'insert_job', (name) => prepareInsertion(db, tables, name))
+  const limits = { openMax, onlyStored, retentionDays }
+  return (await statement.execute({ ...Object.fromEntries(row), ...limits }))[0]
+}
+
+function prepareInsertion(db: Db, tables: JobTables, name: string) {
+  const { request: _request, result: _result, ...columns } = getTableColumns(tables.jobs)
+  return db.insert(tables.jobs).select(rowQuery(tables)).returning(columns).prepare(name)
+}
+
+function rowQuery({ jobs, organizations }: JobTables): SQL {
+  const days = sql`coalesce(o.retention_days, ${sql.placeholder('retentionDays')}::int)`
+  const row = Object.entries(getTableColumns(jobs)).map(([name, column]) => {
+    const value = sql`${sql.placeholder(name)}::${sql.raw(column.getSQLType())}`
+    if (name !== 'deleteAt') return value
+    // A job needs its record until its result was read, also where nothing else is stored.
+    const expiresAt = sql`${sql.placeholder('expiresAt')}::timestamptz`
+    return sql`${expiresAt} + make_interval(days => greatest(${days}, 1))`
+  })
+  return sql`
+    select ${sql.join(row, sql`, `)} from ${organizations} o
+    where o.id = ${sql.placeholder('organizationId')}
+      and (not ${sql.placeholder('onlyStored')}::boolean or ${days} > 0) and (
+        select count(*) from ${jobs} j
+        where j.organization_id = o.id and j.state in ('queued', 'in_progress')
+      ) < ${sql.placeholder('openMax')}`
+}
