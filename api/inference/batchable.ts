@@ -62,6 +62,7 @@ type Needs = Pick<
   | 'catalogue'
   | 'tunedModels'
   | 'clock'
+  | 'cipher'
   | 'submitter'
   | 'config'
   | 'store'

@@ -19,6 +19,7 @@ import { registerClassify } from './moderations/classify.ts'
 import { registerModerations } from './moderations/moderations.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
+import { registerCompaction } from './responses/compact.ts'
 import { registerResponses } from './responses/responses.ts'
 import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
@@ -33,6 +34,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerCompletions(app, services)
     registerChatCompletions(app, services)
     registerResponses(app, services)
+    registerCompaction(app, services)
     if (services.stored !== undefined) {
       registerStoredResponses(app, services.stored)
       registerStoredChats(app, services.stored)

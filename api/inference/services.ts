@@ -11,6 +11,7 @@ import type { QueueKind } from '#shared/contracts/job.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
 
@@ -86,6 +87,8 @@ export interface InferenceServices {
   readonly stored?: ResponseStorage
   /** Records created, changed and revoked keys. */
   readonly note: NoteEvent
+  /** Encrypts the summaries of conversations that clients keep. */
+  readonly cipher?: ContentCipher | undefined
   readonly clock: Clock
   readonly log: Logger
   readonly config: {

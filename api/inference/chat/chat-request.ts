@@ -52,9 +52,10 @@ export const REQUEST_FIELDS = {
     description: 'How urgent the request is among those of its organization.',
   }),
   metadata: METADATA_FIELD,
-  prompt_cache_key: optionalString({
+  prompt_cache_key: ineffective({
+    type: ['string', 'null'],
     maxLength: 256,
-    description: 'Accepted; shared beginnings are found without it.',
+    description: 'Ignored and reported: shared beginnings are found without it.',
   }),
   safety_identifier: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
 }

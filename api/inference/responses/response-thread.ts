@@ -168,6 +168,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
   function_call: 'fc_',
   function_call_output: 'fco_',
   reasoning: 'rs_',
+  compaction: 'cmp_',
 }
 
 /** Messages list their content as parts. */

@@ -14,6 +14,7 @@ export interface ResponseHead {
   readonly catalogueModel: CatalogueModel
   readonly serviceTier: PriorityClass
   readonly body: ResponsesBody
+  readonly organizationId: string
   /** Whether the response can be fetched later. */
   readonly isStored: boolean
   /** The conversation that it continues. */
@@ -85,7 +86,8 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
   }
 }
 
-function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsage): object {
+/** The tokens of a response. */
+export function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsage): object {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },

@@ -172,10 +172,12 @@ export const RESPONSES_BODY = Type.Object(
     ),
     prompt: unsupported(),
     reasoning: Type.Optional(nullable(REASONING_OPTIONS)),
-    max_tool_calls: optionalInteger({
+    max_tool_calls: ineffective({
+      type: ['integer', 'null'],
       minimum: 1,
-      description: 'Most calls of built-in tools, of which there are none.',
+      description: 'Most calls of built-in tools, of which there are none; ignored and reported.',
     }),
+    prompt_cache_options: ineffective({ type: ['object', 'null'] }),
     prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   },
   { additionalProperties: false },

@@ -14,6 +14,8 @@ import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { choice } from '#shared/schemas.ts'
 
+import type { OpenSummary } from './summaries.ts'
+
 const ITEMS_MAX = 2048
 
 const TEXT = Type.String()
@@ -70,6 +72,8 @@ export const ITEM = variantSchema(
       encrypted_content: optionalString(),
       ...STORED,
     },
+    // The answer of `POST /v1/responses/compact`.
+    compaction: { encrypted_content: TEXT, id: optionalString(), created_by: NONE },
   },
   { fallback: 'message' },
 )
@@ -79,7 +83,7 @@ export const INPUT = Type.Union(
   [Type.String(), Type.Array(ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
   {
     description:
-      'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over.',
+      'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote.',
   },
 )
 export type InputField = Static<typeof INPUT>
@@ -91,20 +95,39 @@ export type InputField = Static<typeof INPUT>
  */
 export function responsesMessages(
   input: InputField,
-  instructions: string | null | undefined,
-  images: RequestImages,
+  {
+    instructions,
+    images,
+    openSummary,
+  }: {
+    readonly instructions: string | null | undefined
+    readonly images: RequestImages
+    readonly openSummary: OpenSummary
+  },
 ): readonly ChatMessage[] {
   const conversation = new Conversation()
   if (typeof instructions === 'string') conversation.say('system', { content: instructions })
   if (typeof input === 'string') conversation.say('user', { content: input })
-  else for (const [index, item] of input.entries()) take(conversation, item, { index, images })
+  else {
+    for (const [index, item] of input.entries()) {
+      take(conversation, item, { index, images, openSummary })
+    }
+  }
   return conversation.finish()
 }
 
 function take(
   conversation: Conversation,
   item: Exclude<InputField, string>[number],
-  { index, images }: { readonly index: number; readonly images: RequestImages },
+  {
+    index,
+    images,
+    openSummary,
+  }: {
+    readonly index: number
+    readonly images: RequestImages
+    readonly openSummary: OpenSummary
+  },
 ): void {
   switch (item.type) {
     case 'function_call':
@@ -118,6 +141,11 @@ function take(
         `input[${index}].call_id`,
       )
       break
+    case 'compaction': {
+      const summary = openSummary(item.encrypted_content, `input[${index}].encrypted_content`)
+      conversation.say('assistant', { content: `Summary of the conversation so far:\n${summary}` })
+      break
+    }
     case 'reasoning':
       break
     default: {

@@ -28,6 +28,7 @@ import {
   type ToolChoiceField,
 } from './responses-body.ts'
 import { type InputField, responsesMessages } from './responses-input.ts'
+import type { OpenSummary } from './summaries.ts'
 
 const TOOL_SCHEMA_PATH = 'tools[#].parameters'
 
@@ -35,12 +36,16 @@ const TOOL_SCHEMA_PATH = 'tools[#].parameters'
  * Reads a request for a response; `earlier` are the items of the conversation that it continues.
  * Throws what the schema cannot say.
  */
-export function responsesRequest(body: ResponsesBody, earlier: Items = []): ChatRequest {
+export function responsesRequest(
+  body: ResponsesBody,
+  { earlier = [], openSummary }: { readonly earlier?: Items; readonly openSummary: OpenSummary },
+): ChatRequest {
   checkStreamOptions(body)
   checkMetadata(body.metadata)
   const input = earlier.length === 0 ? body.input : [...earlier, ...itemsOf(body.input)]
   const images = new RequestImages()
-  const messages = responsesMessages(input, body.instructions, images)
+  const { instructions } = body
+  const messages = responsesMessages(input, { instructions, images, openSummary })
   const budget = new SchemaBudget()
   const tools = toolsOf(body, budget)
   const asked = {

@@ -58,7 +58,8 @@ const REASONING = {
   },
 }
 
-const USAGE = {
+/** The tokens of a response. */
+export const USAGE = {
   type: ['object', 'null'],
   required: ['input_tokens', 'output_tokens', 'total_tokens'],
   properties: {

@@ -19,6 +19,7 @@ import { hexId, ResponseOutput } from './responses-output.ts'
 import { checkUnstored, responsesRequest } from './responses-request.ts'
 import { RESPONSES_ANSWER } from './responses-schemas.ts'
 import { responsePresenter } from './responses-stream.ts'
+import { summaryOpener } from './summaries.ts'
 
 /** `POST /responses`: a chat in the newest dialect, stored for later requests if wanted. */
 export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
@@ -72,7 +73,9 @@ async function runInBackground(
     thread,
   )
   // Faults of the request are answered now.
-  requireVision(head.catalogueModel, responsesRequest(body, thread.earlier).images)
+  const { earlier } = thread
+  const openSummary = summaryOpener(services.cipher, head.organizationId)
+  requireVision(head.catalogueModel, responsesRequest(body, { earlier, openSummary }).images)
   const { organizationId, userId = null } = callerOf(http.request)
   const queued = presentResponse(head, { status: 'queued' })
   const isStored = await answers.add({
@@ -128,12 +131,13 @@ async function responseHead(
   return {
     ...{ id: hexId('resp_', newId('resp_')), createdAt: created, model: model.id, body },
     ...{ serviceTier: serviceTierOf(body), isStored, conversationId, catalogueModel: model },
+    organizationId: caller.organizationId,
   }
 }
 
 /** The job of a line of a batch, and the presentation of its result. */
 export async function batchedResponse(
-  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
+  services: ModelDirectory & Pick<InferenceServices, 'clock' | 'cipher'>,
   validated: Validated<ResponsesBody>,
 ): Promise<Generation<object>> {
   checkUnstored(validated.body)
@@ -142,12 +146,15 @@ export async function batchedResponse(
 
 /** The job of a response request, and the presentation of its result. */
 function responseGeneration(
-  { clock }: Pick<InferenceServices, 'clock'>,
+  { clock, cipher }: Pick<InferenceServices, 'clock' | 'cipher'>,
   head: ResponseHead,
   thread: ResponseThread,
 ): Generation<object> {
   const { id } = head
-  const { input, tools, images } = responsesRequest(head.body, thread.earlier)
+  const { input, tools, images } = responsesRequest(head.body, {
+    earlier: thread.earlier,
+    openSummary: summaryOpener(cipher, head.organizationId),
+  })
   requireVision(head.catalogueModel, images)
   const now = (): number => unixSeconds(clock.now())
   return {

@@ -209,6 +209,9 @@ const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
   'POST /v1/responses previous_response_id': (id) => ({
     ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
   }),
+  'POST /v1/responses/compact previous_response_id': (id) => ({
+    ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
+  }),
   'POST /v1/responses conversation': (id) => ({
     ...{ model: 'tiny-chat', input: 'x', conversation: id },
   }),

@@ -89,7 +89,12 @@ it.each<[string, object, string]>([
     },
     'thinking_token_budget, enable_thinking, chat_template_kwargs.mood',
   ],
-  ['/v1/responses', { ...RESPONSE, prompt_cache_retention: '24h' }, 'prompt_cache_retention'],
+  [
+    '/v1/responses',
+    { ...RESPONSE, prompt_cache_retention: '24h', max_tool_calls: 3, prompt_cache_key: 'a' },
+    'prompt_cache_key, max_tool_calls, prompt_cache_retention',
+  ],
+  ['/v1/chat/completions', { ...CHAT, prompt_cache_key: 'a' }, 'prompt_cache_key'],
 ])('accepts and reports fields of %s that no model here reads: %j', async (url, body, reported) => {
   for (const { post } of [surface, refusing]) {
     const response = await post(url, body)
@@ -99,8 +104,9 @@ it.each<[string, object, string]>([
 
 it.each<[string, object]>([
   ['/v1/chat/completions', { ...CHAT, reasoning_effort: 'none', verbosity: 'medium' }],
-  ['/v1/responses', { ...RESPONSE, reasoning: { effort: 'none' }, max_tool_calls: 3 }],
+  ['/v1/responses', { ...RESPONSE, reasoning: { effort: 'none' }, max_tool_calls: null }],
   ['/v1/responses', { ...RESPONSE, truncation: 'disabled', text: { verbosity: 'medium' } }],
+  ['/v1/responses', { ...RESPONSE, service_tier: 'flex', safety_identifier: 'a', user: 'b' }],
 ])('reports nothing for values of %s that ask for what happens anyway: %j', async (url, body) => {
   const response = await surface.post(url, body)
   expect([response.statusCode, response.headers[HEADER]], response.body).toEqual([200, undefined])

@@ -16,7 +16,7 @@ const INPUT: readonly Refusal[] = [
     { input: [{ type: 'item_reference', id: 'x' }] },
     'input[0].type',
     'invalid_value',
-    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', and 'reasoning'.",
+    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', 'reasoning', and 'compaction'.",
   ],
   [
     { input: [{ type: 'reasoning', summary: [] }] },

@@ -185,6 +185,7 @@ describe('the routes', () => {
       '/v1/moderations',
       '/v1/rerank',
       '/v1/responses',
+      '/v1/responses/compact',
       '/v1/score',
       '/v1/tokenize',
     ])

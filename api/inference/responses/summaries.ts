@@ -1,0 +1,42 @@
+import { invalidValue } from '#api/inference/field-schemas.ts'
+import { field } from '#shared/json.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { openText, sealText } from '#shared/stored-content.ts'
+
+/** The text of a compaction item. Throws `invalidRequest` naming the field for any other content. */
+export type OpenSummary = (content: string, param: string) => string
+
+/** The content of a compaction item: encrypted where the installation has a key. */
+export function sealSummary(
+  summary: string,
+  cipher: ContentCipher | undefined,
+  organizationId: string,
+): string {
+  return sealText(JSON.stringify({ summary }), cipher, contextOf(organizationId))
+}
+
+/** Opens the compaction items of one organization; those of others are refused. */
+export function summaryOpener(
+  cipher: ContentCipher | undefined,
+  organizationId: string,
+): OpenSummary {
+  return (content, param) => {
+    const summary = readSummary(() => openText(content, cipher, contextOf(organizationId)))
+    if (summary !== undefined) return summary
+    throw invalidValue(param, 'this server has written no such compaction for your organization.')
+  }
+}
+
+function readSummary(open: () => string): string | undefined {
+  try {
+    const summary = field(JSON.parse(open()), 'summary')
+    return typeof summary === 'string' ? summary : undefined
+  } catch {
+    // No JSON, or encrypted with another key or for another organization.
+    return undefined
+  }
+}
+
+function contextOf(organizationId: string): string {
+  return `compaction ${organizationId}`
+}
