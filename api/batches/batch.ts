@@ -13,6 +13,7 @@ export const BATCH_ENDPOINTS: Readonly<Record<string, Scope>> = {
   '/v1/embeddings': 'embeddings',
   '/v1/rerank': 'search',
   '/v1/moderations': 'embeddings',
+  '/v1/classify': 'embeddings',
   '/v1/images/generations': 'images',
   '/v1/messages': 'chat',
 }

@@ -25,6 +25,12 @@ import { commonInput, GENERATION_BODY, type GenerationBody } from './images/imag
 import { messageGeneration } from './messages/messages.ts'
 import { MESSAGES_BODY, type MessagesBody } from './messages/messages-body.ts'
 import {
+  CLASSIFY_BODY,
+  type ClassifyBody,
+  labellingJob,
+  presentLabels,
+} from './moderations/classify.ts'
+import {
   MODERATION_BODY,
   type ModerationBody,
   moderatingJob,
@@ -123,6 +129,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
   '/v1/moderations': { schema: MODERATION_BODY, plan: moderationPlan },
+  '/v1/classify': { schema: CLASSIFY_BODY, plan: labellingPlan },
   '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
   '/v1/messages': {
     schema: MESSAGES_BODY,
@@ -222,6 +229,17 @@ async function moderationPlan(services: Needs, { caller, body }: Line): Promise<
       if (!('labels' in result)) throw new Error('a moderation was answered otherwise')
       const id = freshHead(services.clock).newId('modr-')
       return presentModeration({ id, model, result })
+    },
+  }
+}
+
+async function labellingPlan(services: Needs, { caller, body }: Line): Promise<Plan> {
+  const { model, input } = await labellingJob(services, caller, body as ClassifyBody)
+  return {
+    ...({ kind: 'embedding', model, input } as const),
+    present({ result, usage }) {
+      if (!('labels' in result)) throw new Error('a classification was answered otherwise')
+      return presentLabels({ head: freshHead(services.clock), model, result, usage })
     },
   }
 }

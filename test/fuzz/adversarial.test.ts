@@ -2,11 +2,13 @@ import { randomUUID } from 'node:crypto'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { BATCH_ENDPOINTS } from '#api/batches/batch.ts'
 import { quantile, report } from '#test/support/fault-report.ts'
 import { createRandom } from '#test/support/random.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from '../integration/limits/hostile-target.ts'
+import { answersOfBatch } from './adversarial-batches.ts'
 import { FIELDS, type SizedRequest } from './adversarial-fields.ts'
 import { type LargeRequest, largeRequests } from './adversarial-operations.ts'
 import { type Document, listOperations, nameOf, type Operation } from './document.ts'
@@ -16,6 +18,8 @@ const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
 const LARGE_SIZE = 900_000
+/** Of a line of a batch: within the limits of most fields, beyond those of others. */
+const LINE_SIZE = 3000
 const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 15
 const BODY_CHARACTERS_MAX = 6_000_000
 // Processor time of one turn of the event loop.
@@ -187,6 +191,23 @@ describe('requests of every size', () => {
       expect(cost.wait).toBeLessThan(WAIT_MS_MAX + calm.wait)
     },
   )
+
+  it('in lines of a batch are answered or refused', { timeout: 300_000 }, async () => {
+    const requests = Object.values(FIELDS).map((sized) => sized(LINE_SIZE))
+    const lines = Map.groupBy(requests, ([path]) => `/v1${path}`)
+    const endpoints = [...lines.keys()].filter((path) => Object.hasOwn(BATCH_ENDPOINTS, path))
+    expect(endpoints.length).toBeGreaterThan(4)
+    await turns()
+    for (const endpoint of endpoints) {
+      const bodies = (lines.get(endpoint) ?? []).map(([, body]) => body)
+      const { status, answers } = await answersOfBatch(target.api.url, endpoint, bodies)
+      expect({ endpoint, status, failures: answers.filter((code) => code >= 500) }).toEqual({
+        ...{ endpoint, status: 'completed', failures: [] },
+      })
+      expect(answers).toHaveLength(bodies.length)
+    }
+    expect((await turns()).api).toBeLessThan(TURN_MS_MAX.api)
+  })
 
   it('in any field of any operation hold up neither process', { timeout: 600_000 }, async () => {
     const answer = await fetch(`${target.api.url}/openapi.json`)

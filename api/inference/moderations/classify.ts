@@ -6,12 +6,16 @@ import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { answerHeadOf, callerOf } from '#api/v1/request-context.ts'
+import { type AnswerHead, answerHeadOf, callerOf } from '#api/v1/request-context.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { classifyingJob, TEXTS_MAX } from './classify-texts.ts'
 
 const TEXT = Type.String({ minLength: 1 })
-const CLASSIFY_BODY = Type.Object(
+/** The body of `POST /v1/classify`. */
+export const CLASSIFY_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.Union([TEXT, Type.Array(TEXT, { minItems: 1, maxItems: TEXTS_MAX })], {
@@ -23,6 +27,8 @@ const CLASSIFY_BODY = Type.Object(
   },
   { additionalProperties: false },
 )
+
+export type ClassifyBody = Static<typeof CLASSIFY_BODY>
 
 const CLASSIFY_RESPONSE = {
   type: 'object',
@@ -79,18 +85,40 @@ export function registerClassify(
 
 async function classify(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
-  const { model: modelName, input, ...rest } = request.body as Static<typeof CLASSIFY_BODY>
-  const wanted = await classifyingJob(services, callerOf(request), {
+  const wanted = await labellingJob(services, callerOf(request), request.body as ClassifyBody)
+  const { result, usage } = await runJob(http, services, { kind: 'embedding', ...wanted })
+  if (result.task !== 'classify') throw new Error('a classification was answered otherwise')
+  const head = answerHeadOf(request, services.clock)
+  return presentLabels({ head, model: wanted.model, result, usage })
+}
+
+/** The job that labels the texts of a request. Throws for unsuitable models. */
+export function labellingJob(
+  models: Parameters<typeof classifyingJob>[0],
+  caller: Parameters<typeof classifyingJob>[1],
+  { model: modelName, input, ...rest }: ClassifyBody,
+): ReturnType<typeof classifyingJob> {
+  return classifyingJob(models, caller, {
     ...{ modelName, texts: [input].flat(), endpoint: 'v1/classify' },
     excess: rest.truncate_prompt_tokens === -1 ? 'cut' : 'refuse',
   })
-  const { result, usage } = await runJob(http, services, { kind: 'embedding', ...wanted })
-  if (result.task !== 'classify') throw new Error('a classification was answered otherwise')
-  const { created, newId } = answerHeadOf(request, services.clock)
-  const { labels, probabilities } = result
+}
+
+/** The answer in the form of vLLM. */
+export function presentLabels({
+  head,
+  model,
+  result: { labels, probabilities },
+  usage,
+}: {
+  readonly head: AnswerHead
+  readonly model: CatalogueModel
+  readonly result: Extract<EmbeddingResult, { task: 'classify' }>
+  readonly usage: TokenUsage
+}): object {
   return {
-    id: newId('classify-'),
-    ...{ object: 'list', created, model: wanted.model.id },
+    id: head.newId('classify-'),
+    ...{ object: 'list', created: head.created, model: model.id },
     data: probabilities.map((probs, index) => ({
       index,
       label: labels[probs.indexOf(Math.max(...probs))],

@@ -1,14 +1,25 @@
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
 
-import { createBatch, ENDPOINT, ids, line, reach, upload } from './batch-client.ts'
+import {
+  createBatch,
+  ENDPOINT,
+  ids,
+  line,
+  reach,
+  readLines as readOutput,
+  upload,
+} from './batch-client.ts'
 import { useBatches } from './batch-suite.ts'
 
 const suite = useBatches()
 
-/** A request whose body is nested this deeply. */
+/** A request with this text as its body, which need not be JSON. */
+const lineOf = (body: string, id = 'hostile'): string =>
+  line(id, { body: 0 }).replace(/0}$/, () => `${body}}`)
 const deepLine = (depth: number): string =>
-  line('deep', { body: 0 }).replace(/0}$/, `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`)
+  lineOf(`{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`, 'deep')
+const LINE_BYTES_MAX = 4 * 1024 * 1024
 
 describe('a faulty input', () => {
   it.each([
@@ -19,6 +30,9 @@ describe('a faulty input', () => {
     ['half a character in a custom_id', [line('a'), line('b\ud800')], 'invalid_value', 2],
     ['a zero character in a custom_id', [line('a\0')], 'invalid_value', 1],
     ['nesting that no endpoint takes', [line('a'), deepLine(100_000)], 'json_too_complex', 2],
+    ['too many members', [lineOf(`{${'"a":1,'.repeat(60_000)}"b":1}`)], 'json_too_complex', 1],
+    ['a number without an end', [lineOf('{"a":1e999}')], 'number_above_max_value', 1],
+    ['a number of many digits', [lineOf(`{"a":${'9'.repeat(400)}}`)], 'number_above_max_value', 1],
   ] as const)('fails its batch: %s', async (_title, lines, code, number) => {
     const { id } = await createBatch(suite.client, lines)
     suite.start()
@@ -27,6 +41,60 @@ describe('a faulty input', () => {
     expect(done.failed_at).toBeGreaterThanOrEqual(done.created_at)
     expect([done.output_file_id, done.error_file_id]).toEqual([null, null])
     await expect(suite.client.batches.cancel(id)).rejects.toMatchObject({ status: 409 })
+  })
+
+  it.each([
+    ['a number that is none', [lineOf('{"a":NaN}')], 'Line 1 is not a dictionary'],
+    ['a zero byte', [lineOf('{"a":"\0"}')], 'Line 1 is not a dictionary'],
+    ['two requests in a line', [line('a') + line('b')], 'Line 1 is not a dictionary'],
+    ['a list', [line('a'), '', `[${line('b')}]`], 'Line 3 is not a dictionary'],
+    ['nothing', ['null'], 'Line 1 is not a dictionary'],
+    ['half a line', [line('a'), line('b').slice(0, -1)], 'Line 2 is not a dictionary'],
+    ['a custom_id that is no text', [line('a', { custom_id: {} })], 'custom_id/method/url/body'],
+    ['a body that is a list', [line('a'), lineOf('[]')], 'Invalid format on line 2'],
+    ['members of a prototype only', [`{"__proto__":${line('a')}}`], 'Invalid format on line 1'],
+    [
+      'a line that is too long',
+      [lineOf(`{"a":"${'x'.repeat(LINE_BYTES_MAX)}"}`)],
+      'Line 1 is longer',
+    ],
+    ['blank lines alone', ['\ufeff', '\r', ' ', '\t'], 'The file is empty.'],
+  ])('is refused when it is uploaded: %s', async (_title, lines, message) => {
+    await expect(upload(suite.client, lines)).rejects.toMatchObject({
+      ...{ status: 400, param: 'file', code: 'invalid_file_format' },
+      message: expect.stringContaining(message),
+    })
+  })
+
+  it('is none when its lines are written in an unusual way', async () => {
+    const bodies: string[] = []
+    suite.service.execute = async ({ body }) => {
+      bodies.push(JSON.stringify(body))
+      return { ok: true }
+    }
+    const largest = lineOf('{"a":""}', 'largest')
+    const texts = [
+      `\ufeff${lineOf('{"text":"a byte order mark"}', 'mark')}\r`,
+      '\r',
+      `  ${lineOf('{"text":"\\u0000 and \\ud800"}', '__proto__')}\t`,
+      lineOf('{"__proto__":{"a":1},"constructor":2}', 'constructor'),
+      lineOf('{"a":1,"a":2,"b":-0,"c":12345678901234567890}', 'twice\u2028'),
+      largest.replace('""', () => `"${'x'.repeat(LINE_BYTES_MAX - largest.length)}"`),
+    ]
+    const { id } = await createBatch(suite.client, texts)
+    suite.start()
+    const done = await reach(suite.client, id, 'completed')
+    expect(done.request_counts).toEqual({ total: 5, completed: 5, failed: 0 })
+    const output = await readOutput(suite.client, done.output_file_id)
+    const names = ['mark', '__proto__', 'constructor', 'twice\u2028', 'largest']
+    expect(output.map(({ custom_id }) => custom_id)).toEqual(names)
+    expect(bodies.map((body) => body.slice(0, 60)).toSorted()).toEqual([
+      '{"__proto__":{"a":1},"constructor":2}',
+      `{"a":"${'x'.repeat(54)}`,
+      '{"a":2,"b":0,"c":12345678901234567000}',
+      '{"text":"\\u0000 and \\ud800"}',
+      '{"text":"a byte order mark"}',
+    ])
   })
 
   it('fails its batch when it was deleted before it is read', async () => {

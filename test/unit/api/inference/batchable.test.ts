@@ -23,6 +23,10 @@ const play =
   (request) => {
     const { kind, input } = request as unknown as SubmitRequest<QueueKind>
     if (kind === 'image') return answering({ imageKeys: ['media/one.png'] })(request)
+    if (input.task === 'classify') {
+      const probabilities = [[0.75, 0.25]]
+      return answering({ task: 'classify', labels: ['V', 'fine'], probabilities })(request)
+    }
     if (input.task === 'generate') return speak(request.input as GenerateInput, ['Hello'])
     return input.task === 'rerank'
       ? answering({ task: 'rerank', scores: [0.25, 0.75] })(request)
@@ -78,6 +82,7 @@ describe('a request of a batch', () => {
     ['/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' }, 'text_completion'],
     ['/v1/embeddings', { model: 'tiny-embed', input: ['a'] }, 'list'],
     ['/v1/rerank', { model: 'tiny-rerank', query: 'a', documents: ['b', 'c'] }, 'list'],
+    ['/v1/classify', { model: 'judge', input: 'a' }, 'list'],
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
     const { submitter, run } = open()
     expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
@@ -102,6 +107,29 @@ describe('a request of a batch', () => {
     expect(await run('/v1/messages', body)).toMatchObject({
       ...{ type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Hello' }] },
     })
+  })
+
+  it('labels texts and judges them', async () => {
+    const { run } = open()
+    expect(await run('/v1/classify', { model: 'judge', input: 'a' })).toMatchObject({
+      data: [{ index: 0, label: 'V', probs: [0.75, 0.25], num_classes: 2 }],
+    })
+    expect(await run('/v1/moderations', { input: 'a' })).toMatchObject({
+      results: [{ flagged: true, category_scores: { violence: 0.75 } }],
+    })
+  })
+
+  it.each([
+    ['{"__proto__":{"model":"tiny-embed"},"messages":[{"role":"user","content":"Hi"}]}', 'model'],
+    ['{"model":"tiny-chat","messages":[],"__proto__":{"messages":1}}', '__proto__'],
+    ['{"model":{"toString":1},"messages":[{"role":"user","content":"Hi"}]}', 'model'],
+    ['{"model":"tiny-chat","messages":{"length":-1}}', 'messages'],
+    ['{"constructor":{"prototype":{"model":"tiny-chat"}}}', 'model'],
+  ])('that is %s is refused by the name of its field', async (text, param) => {
+    const { submitter, run } = open()
+    const asked = run('/v1/chat/completions', JSON.parse(text))
+    await expect(asked).rejects.toMatchObject({ kind: 'invalidRequest', param })
+    expect(submitter.requests).toEqual([])
   })
 
   it('orders documents by their relevance', async () => {
