@@ -158,6 +158,12 @@ export interface AdapterReference {
   readonly source: string
 }
 
+/** Languages of a translation, as requests name them. */
+export interface TranslationLanguages {
+  readonly source?: string
+  readonly target?: string
+}
+
 /** Generation of one or more candidates for one or more prompts. */
 export interface GenerateInput {
   readonly task: 'generate'
@@ -180,6 +186,8 @@ export interface GenerateInput {
   readonly endsAfterCall?: boolean
   readonly ending?: EndingRules
   readonly hints?: readonly Hint[]
+  /** Only for models that translate between languages. */
+  readonly languages?: TranslationLanguages
   readonly tokenRules?: TokenRules
   /** Also return the token ids of the prompts: with `started` of a stream, else with the result. */
   readonly returnsPromptTokens?: boolean

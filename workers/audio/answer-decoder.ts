@@ -1,13 +1,14 @@
 import { CancelledError } from '#shared/errors.ts'
 import { defined } from '#shared/json.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
+import type { DecoderRun } from '#workers/engine/encoder-decoder/decoder-run.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
 import { drawToken } from '#workers/sampling/draw.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
 import { argmax } from '#workers/sampling/select.ts'
 
 import type { TokenRule } from './token-rules.ts'
-import type { DecoderRun, WhisperDecoder, WindowStates } from './whisper-decoder.ts'
+import type { WhisperDecoder, WindowStates } from './whisper-decoder.ts'
 
 /** A request for one answer to one window. */
 export interface AnswerRequest {

@@ -1,18 +1,15 @@
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
-
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
+import {
+  type EncoderDecoderFiles,
+  findEncoderDecoder,
+} from '#workers/models/encoder-decoder-files.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
-import { graphInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
 
 /** The content of a Whisper folder in the hub layout. */
-export interface WhisperFiles {
-  readonly encoderFile: string
-  /** One file for both branches, or one for the first run and one for later runs. */
-  readonly decoderFiles: readonly [string] | readonly [string, string]
+export interface WhisperFiles extends EncoderDecoderFiles {
   readonly tokenizerJson: object
   readonly tokenizerConfig: object
   readonly mel: MelConfig
@@ -133,31 +130,15 @@ function generationOf(generation: Json, config: Json): WhisperGeneration {
   }
 }
 
-/**
- * `onnxFile` names the decoder, merged or first of two; its suffix applies to the other files too.
- */
 async function findModelFiles(
   folder: string,
   onnxFile: string | undefined,
-): Promise<Pick<WhisperFiles, 'encoderFile' | 'decoderFiles'>> {
-  for (const place of ['onnx', '.']) {
-    const present = new Set(await readdir(join(folder, place)).catch(() => []))
-    const find = (stem: string, suffixes: readonly string[]) =>
-      suffixes.map((suffix) => `${stem}${suffix}.onnx`).find((name) => present.has(name))
-    const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
-    const suffixes = wanted === undefined ? WEIGHT_SUFFIXES.cpu : [wanted]
-    const encoder = find('encoder_model', wanted === undefined ? WEIGHT_SUFFIXES.cpu : [wanted, ''])
-    const merged = find('decoder_model_merged', suffixes)
-    const first = find('decoder_model', suffixes)
-    const later = find('decoder_with_past_model', suffixes)
-    if (encoder === undefined) continue
-    const graph = (name: string) => graphInside(folder, join(place, name))
-    const encoderFile = await graph(encoder)
-    if (merged !== undefined) return { encoderFile, decoderFiles: [await graph(merged)] }
-    if (first !== undefined && later !== undefined) {
-      return { encoderFile, decoderFiles: [await graph(first), await graph(later)] }
-    }
-  }
+): Promise<EncoderDecoderFiles> {
+  const found = await findEncoderDecoder(folder, {
+    suffixes: WEIGHT_SUFFIXES.cpu,
+    ...(onnxFile !== undefined && { onnxFile }),
+  })
+  if (found !== undefined) return found
   throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
 }
 

@@ -124,7 +124,10 @@ export class Engine {
     this.#scheduler.sweep() // being admitted may have ended one
     const step = this.#scheduler.next()
     if (step === undefined) {
-      if (!this.#scheduler.hasWork) return false
+      if (!this.#scheduler.hasWork) {
+        this.#runner.dropEnded?.()
+        return false
+      }
       throw new Error('sequences wait, but none can run')
     }
     // A failed copy ends every sequence, because it is unknown which caches are complete.

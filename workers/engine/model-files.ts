@@ -66,13 +66,14 @@ export async function findCompanion(decoderFile: string, stem: string): Promise<
 }
 
 /** The settings of config.json that the graph does not contain. */
-interface DecoderConfig {
+export interface DecoderConfig {
   /** Positions that the model was made for; undefined where the file does not say. */
   readonly contextLength: number | undefined
   /** Positions that the first of two sets of rotary factors is for (LongRoPE). */
   readonly shortTextMax: number | undefined
   /** Heads of queries in each layer; undefined where the file does not say. */
   readonly numHeads: number | undefined
+  readonly vocabSize: number | undefined
 }
 
 /** Names of the setting across model families, nested under `text_config` in some. */
@@ -105,6 +106,7 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
   return {
     contextLength: find(CONTEXT_KEYS, isRecord(genai) ? genai.context_length : undefined),
     numHeads: find(HEAD_KEYS),
+    vocabSize: find(['vocab_size']),
     shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),
   }
 }

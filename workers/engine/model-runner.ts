@@ -16,6 +16,8 @@ export interface ModelRunner {
   copyPrefix(source: number, target: number, length: number): void | Promise<void>
   /** Runs a step. The logits are valid until the next run. */
   run(step: Step, slots: SlotTable): Promise<StepLogits>
+  /** Frees what ended sequences left, where no later one can use it. */
+  dropEnded?(): void
   close(): void
 }
 

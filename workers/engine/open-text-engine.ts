@@ -7,6 +7,11 @@ import type { Model } from '#workers/graph/model.ts'
 import { findOperators } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
+import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
+import {
+  type EncoderDecoderFiles,
+  findEncoderDecoder,
+} from '#workers/models/encoder-decoder-files.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -17,12 +22,18 @@ import { type DecoderGraph, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'
+import { openEncoderDecoder } from './encoder-decoder/open-encoder-decoder.ts'
 import { Engine } from './engine.ts'
 import { refuseExperts } from './expert-operators.ts'
 import { hostGrowingMemory } from './growing-cache.ts'
 import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
-import { findCompanion, findDecoderFile, readDecoderConfig } from './model-files.ts'
+import {
+  type DecoderConfig,
+  findCompanion,
+  findDecoderFile,
+  readDecoderConfig,
+} from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import type { SchedulerOptions } from './scheduler.ts'
@@ -59,10 +70,15 @@ const WAITING_MAX = 4096 // sequences
 const CONTEXT_TOKENS_MAX = 8192 // the in-place cache reserves addresses for all of it
 const CONTEXT_TOKENS_UNKNOWN = 2048 // where config.json does not say
 
-/** Loads a decoder and makes an engine of it. Throws `ModelLoadError`. */
+/** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
 export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
-  const { runtime, folder, executionProvider, intraOpThreads } = options
+  const { runtime, folder, executionProvider, intraOpThreads, onnxFile } = options
   const config = await readDecoderConfig(folder)
+  const files = await findEncoderDecoder(folder, {
+    suffixes: WEIGHT_SUFFIXES[executionProvider === 'cuda' ? 'cuda' : 'text'],
+    ...(onnxFile !== undefined && { onnxFile }),
+  })
+  if (files !== undefined) return openPair(options, files, config)
   const file = await findDecoderFile(folder, options)
   // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
   // folder, and model caches consist of links.
@@ -106,6 +122,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
       return { session: await runtime.load(withInputs, sessionOptions), targets }
     })
     const decoder = {
+      file,
       session,
       adapters,
       graph,
@@ -116,6 +133,26 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     const embedder = await openEmbedder(options, file, graph)
     if (embedder === undefined) return openCache(options, decoder)
     return closeOnFailure(embedder, () => openCache(options, { ...decoder, embedder }))
+  })
+}
+
+function openPair(
+  options: TextEngineOptions,
+  files: EncoderDecoderFiles,
+  { contextLength, vocabSize }: DecoderConfig,
+): Promise<TextEngine> {
+  const { runtime, slots, executionProvider, intraOpThreads } = options
+  return openEncoderDecoder({
+    ...{ runtime, files, slots, vocabSize },
+    session: {
+      ...(executionProvider && { executionProvider }),
+      ...(intraOpThreads !== undefined && { intraOpThreads }),
+    },
+    waitingMax: options.waitingMax ?? WAITING_MAX,
+    contextLength: Math.min(
+      contextLength ?? CONTEXT_TOKENS_UNKNOWN,
+      options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
+    ),
   })
 }
 
@@ -169,6 +206,7 @@ function hasFurtherFiles({ graph }: Model, name: string): boolean {
 
 /** The parts that exist once the model is loaded. */
 interface LoadedDecoder {
+  readonly file: string
   readonly session: ModelSession
   readonly adapters: AdapterRuns
   readonly graph: DecoderGraph
@@ -205,6 +243,7 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
     contextLength,
     vocabSize: graph.vocabSize,
     ...(graph.embedding !== undefined && { embeddingSize: graph.embedding.size }),
+    modelFiles: [decoder.file],
     cachePath: decoder.isRewritten ? 'rewritten' : isInPlace ? 'in place' : 'growing',
     run: (request, runOptions) => engine.run(request, runOptions),
     fitAdapter: (adapter) => adapters.fit(adapter),

@@ -30,6 +30,14 @@ export interface PromptPositions {
   readonly next: number
 }
 
+/** How an encoder-decoder reads a prompt. */
+export interface SequenceSource {
+  /** The first tokens of the prompt, which the encoder reads; the decoder reads those after. */
+  readonly length: number
+  /** What the decoder reads before the answer. */
+  readonly startTokenIds: readonly number[]
+}
+
 /** One text to continue. */
 export interface SequenceRequest {
   /**
@@ -41,6 +49,8 @@ export interface SequenceRequest {
   readonly embedded?: readonly EmbeddedSpan[]
   /** Read by models whose positions have three axes; each token's place in the text if absent. */
   readonly positions?: PromptPositions
+  /** For encoder-decoders, and only for them. */
+  readonly source?: SequenceSource
   /** Tokens generated before the sequence moved here; the sampler continues after them. */
   readonly generatedTokenIds: readonly number[]
   /** In total, counting `generatedTokenIds`. */
@@ -89,12 +99,17 @@ export interface EngineStats {
 
 /** Text generation with continuous batching over one model. */
 export interface TextEngine {
+  /** Positions of a text; of a prompt alone where `decoderLength` is present. */
   readonly contextLength: number
+  /** Positions of start tokens and answer in an encoder-decoder; absent for other models. */
+  readonly decoderLength?: number
   readonly vocabSize: number
   /** Elements of an embedding, where the model reads embeddings. */
   readonly embeddingSize?: number
   /** How the model's cache is written; see docs/models.md. */
   readonly cachePath: 'in place' | 'rewritten' | 'growing'
+  /** Its graphs; the first is the decoder's where there is no encoder. */
+  readonly modelFiles: readonly string[]
   /** Continues a text. Rejects with `CancelledError` at once when the signal aborts. */
   run(request: SequenceRequest, options: { readonly signal: AbortSignal }): Promise<SequenceEnd>
   /**

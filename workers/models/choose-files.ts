@@ -108,9 +108,7 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
 /** Graphs beside a decoder that reads embeddings: those of tokens, and those of images. */
 const VISION_ROLES = ['embed_tokens', 'vision_encoder']
 
-/**
- * The encoder of a decoder of speech in the same kind of weights, and the second of two decoders.
- */
+/** The encoder of a decoder in the same kind of weights, and the second of two decoders. */
 function companionsOf(graph: string, paths: readonly string[]): readonly string[] {
   const suffix = /^decoder_model(_merged)?(.*)\.onnx$/.exec(basename(graph))?.[2]
   if (suffix === undefined) return []
@@ -134,7 +132,8 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
   const isPrecise = layout === 'pipeline' || model.kind === 'embedding' || model.kind === 'speech'
-  const isText = executionProvider === 'cpu' && !roles.includes('encoder_model')
+  const isSpeech = roles.includes('encoder_model') && model.kind !== 'completion'
+  const isText = executionProvider === 'cpu' && !isSpeech
   const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : isText ? 'text' : executionProvider]
   return roles.flatMap((role) => {
     const suffix = suffixes.find((candidate) => stems.includes(`${role}${candidate}`))
@@ -144,14 +143,14 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
 
 /**
  * Which graphs of a folder are run: one for text, with its embeddings where they have graphs of
- * their own; an encoder and its decoder for speech.
+ * their own; an encoder and its decoder for speech and translation.
  */
 function rolesOf(roles: readonly string[]): readonly string[] {
   const has = (role: string) => roles.includes(role)
-  const isSpeech = has('encoder_model')
-  if (!isSpeech && has('model')) return ['model']
+  const isPair = has('encoder_model')
+  if (!isPair && has('model')) return ['model']
   if (!has('decoder_model_merged')) return roles
-  if (isSpeech) return ['encoder_model', 'decoder_model_merged']
+  if (isPair) return ['encoder_model', 'decoder_model_merged']
   return ['decoder_model_merged', ...VISION_ROLES.filter(has)]
 }
 

@@ -22,7 +22,7 @@ import type {
 } from '../sampling/constraint/token-constraint.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
-import { allowOnly, banSequences } from '../sampling/token-rules.ts'
+import { allowOnly, banRepetition, banSequences } from '../sampling/token-rules.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -73,7 +73,8 @@ export class CandidateRun {
     this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,
-      promptTokenIds: prompt.tokenIds,
+      // Tokens of a source are no tokens of the text that is written.
+      promptTokenIds: prompt.source?.startTokenIds ?? prompt.tokenIds,
       candidateIndex: index,
       logprobs: needsScores(input) ? (input.logprobs ?? 0) : null,
       workspace: model.workspace,
@@ -157,8 +158,10 @@ export class CandidateRun {
     // Tokens whose scores were lost with the other worker are read as a part of the prompt.
     const rescored = options.wantsPromptLogits ? delivered.length : 0
     const { promptTokenIds, ...embedded } = prompt.embedded ?? { promptTokenIds: prompt.tokenIds }
+    const { source } = prompt
     const request: SequenceRequest = {
       ...embedded,
+      ...(source !== undefined && { source, promptLogitsFrom: source.length - 1 }),
       promptTokenIds: rescored > 0 ? [...promptTokenIds, ...delivered] : promptTokenIds,
       generatedTokenIds: rescored > 0 ? [] : delivered,
       maxNewTokens: options.maxNewTokens - rescored,
@@ -293,9 +296,13 @@ function sequenceRules(
   const tokensMax = thinkingTokensMax(text, input.hints)
   const tags = findThinkingTags(text)
   const spellings = badWords.flatMap((word) => spellingsOf(text, word))
+  const { bannedSequences = [], repeatedSequenceLength = 0 } = text.generation ?? {}
+  const banned = [...spellings, ...bannedSequences]
+  const read = prompt.source?.startTokenIds ?? prompt.tokenIds
   return [
     ...(allowed === undefined ? [] : [allowOnly(new Set(allowed), endTokenIds)]),
-    ...(spellings.length === 0 ? [] : [banSequences(spellings)]),
+    ...(banned.length === 0 ? [] : [banSequences(banned)]),
+    ...(repeatedSequenceLength === 0 ? [] : [banRepetition(repeatedSequenceLength, read)]),
     ...(tokensMax === undefined || tags === undefined
       ? []
       : [limitThinking({ tags, tokensMax, promptTokenIds: prompt.tokenIds })]),

@@ -2,6 +2,7 @@ import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { AdapterLibrary } from '#workers/adapters/adapter-library.ts'
 import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import type { VisionModel } from '#workers/vision/vision-model.ts'
 
@@ -66,6 +67,10 @@ export function createCompletionModel(
   text: TextModel,
   { sharesCaches = false, adapters, vision }: CompletionModelOptions = {},
 ): CompletionModel {
+  if (engine.decoderLength !== undefined && text.generation?.decoderStartTokenId === undefined) {
+    const folder = text.folder ?? ''
+    throw new ModelLoadError(folder, 'neither configuration has a decoder_start_token_id')
+  }
   const dialect = text.dialect ?? { calls: 'hermes' }
   const { pieces } = text.tokenizer
   const withCalls = showMarkers(text.tokenizer, dialect, true)

@@ -1,5 +1,6 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import type { SequenceSource } from '#workers/engine/types.ts'
 import {
   isLarge,
   isTokenId,
@@ -33,6 +34,8 @@ export function cacheScopeOf(
 /** A prompt as the model reads it. */
 export interface PreparedPrompt {
   readonly tokenIds: readonly number[]
+  /** Present where an encoder reads it. */
+  readonly source?: SequenceSource
   /** Present where it has images. */
   readonly embedded?: EmbeddedPrompt
   /** Messages that were dropped from the beginning of the chat. */

@@ -23,6 +23,7 @@ import { cacheScopeOf, type PreparedPrompt, preparePrompt } from './completion-p
 import { formPathOf } from './constraint-plan.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { processScore } from './score.ts'
+import { checkSourceFields, prepareSource } from './source-prompt.ts'
 import { processTokens } from './tokens.ts'
 
 type CompletionTools = JobTools<CompletionModel, 'completion'>
@@ -88,6 +89,7 @@ async function processGenerate(
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
+  checkSourceFields(model, input)
   const share = yieldToEventLoop(clock)
   const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
   const cacheScope = `${cacheScopeOf(model, job.organizationId)}${salt}`
@@ -103,7 +105,11 @@ async function processGenerate(
   for (const prompt of input.prompts) {
     await share()
     const request = { budget, signal, cacheScope }
-    prompts.push(await preparePrompt(model, prompt, input.maxTokens, request))
+    prompts.push(
+      model.engine.decoderLength === undefined
+        ? await preparePrompt(model, prompt, input.maxTokens, request)
+        : await prepareSource(model, prompt, input, request),
+    )
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })

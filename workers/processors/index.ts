@@ -1,6 +1,5 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { openAdapterLibrary } from '#workers/adapters/adapter-library.ts'
-import { findDecoderFile } from '#workers/engine/model-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { EngineStats } from '#workers/engine/types.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
@@ -105,7 +104,7 @@ async function openCompletionModel(
   { folder, slots, runtime, config, clock, fetchOptions, storage, log, onBatch }: OpenTools,
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
-  const { onnxFile, maxContextTokens, executionProvider, toolParser, reasoningParser } = options
+  const { onnxFile, maxContextTokens, toolParser, reasoningParser } = options
   // First, because the graphs of a family that is refused fail with a less useful message.
   const rules = model.capabilities.includes('vision')
     ? await readVisionRules(folder, options)
@@ -133,8 +132,7 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   return closeOnFailure(engine, async () => {
-    const file = await findDecoderFile(folder, { onnxFile, executionProvider })
-    const vision = await openVision(model, { runtime, config }, { engine, file, rules })
+    const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const sharesCaches = options.sharedPrefixCache === true
     const adapters = openAdapterLibrary({
       ...{ bytesMax: config.adapterBytesMax, rankMax: config.adapterRankMax, fetchOptions, log },
@@ -145,7 +143,7 @@ async function openCompletionModel(
         ...{ sharesCaches, adapters },
         ...(vision !== undefined && { vision: { encoder: vision.encoder, storage } }),
       }),
-      bytes: await modelFileBytes([file, ...(vision?.files ?? [])]),
+      bytes: await modelFileBytes([...engine.modelFiles, ...(vision?.files ?? [])]),
     }
   })
 }

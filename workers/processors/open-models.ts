@@ -110,27 +110,22 @@ export async function openImageModel(
  */
 export async function openVision(
   model: CatalogueModel,
-  { runtime, config }: Pick<OpenTools, 'runtime' | 'config'>,
-  decoder: {
-    readonly engine: TextEngine
-    readonly file: string
-    readonly rules: VisionRules | undefined
-  },
+  { folder, runtime, config }: Pick<OpenTools, 'folder' | 'runtime' | 'config'>,
+  { engine, rules }: { readonly engine: TextEngine; readonly rules: VisionRules | undefined },
 ): Promise<{ readonly encoder: VisionModel; readonly files: readonly string[] } | undefined> {
-  const { rules } = decoder
   if (rules === undefined) return undefined
-  const { embeddingSize } = decoder.engine
+  const {
+    embeddingSize,
+    modelFiles: [file = folder],
+  } = engine
   if (embeddingSize === undefined) {
-    throw new ModelLoadError(
-      decoder.file,
-      'the decoder reads no embeddings, so that images have no place',
-    )
+    throw new ModelLoadError(file, 'the decoder reads no embeddings, so that images have no place')
   }
-  const encoderFile = await findCompanion(decoder.file, 'vision_encoder')
+  const encoderFile = await findCompanion(file, 'vision_encoder')
   const session = sessionOptionsOf(model, config)
   disableImageCache()
   const encoder = await openVisionModel({ runtime, encoderFile, session, embeddingSize, rules })
-  return { encoder, files: [encoderFile, await findCompanion(decoder.file, 'embed_tokens')] }
+  return { encoder, files: [encoderFile, await findCompanion(file, 'embed_tokens')] }
 }
 
 /** What models of these files take, each once its sessions are loaded. */

@@ -23,6 +23,12 @@ export async function processScore(
   input: ScoreInput,
   { model, reply, signal, clock, adapter }: AdaptedTools,
 ): Promise<void> {
+  if (model.engine.decoderLength !== undefined) {
+    throw failure.invalidRequest(
+      'This model cannot search: its prompts are read by an encoder and have no log-probabilities.',
+      { param: 'model' },
+    )
+  }
   const startedAt = clock.monotonic()
   const texts = [] as (readonly number[])[]
   const share = yieldToEventLoop(clock)

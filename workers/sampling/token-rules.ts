@@ -44,14 +44,47 @@ export function banSequences(sequences: readonly (readonly number[])[]): Sequenc
       if (recent.length > lengthMax) recent.shift()
     },
     process(scores) {
-      const banned = sequences
-        .filter(isNext)
-        .flatMap((sequence) => sequence.slice(-1))
-        .map((tokenId) => [tokenId, scores[tokenId] as number] as const)
-      for (const [tokenId] of banned) scores[tokenId] = Number.NEGATIVE_INFINITY
-      if (argmax(scores) >= 0) return
-      // Backwards: a token that several sequences end with has its own score in the first.
-      for (const [tokenId, score] of banned.toReversed()) scores[tokenId] = score
+      ban(
+        scores,
+        sequences.filter(isNext).flatMap((sequence) => sequence.slice(-1)),
+      )
     },
   }
+}
+
+/**
+ * Forbids the last token of a sequence of `length` tokens that has occurred in the text before: the
+ * tokens that the model has read, and those of the answer. Where nothing else is left, one of them
+ * is allowed.
+ */
+export function banRepetition(length: number, readTokenIds: readonly number[]): SequenceRule {
+  const followers = new Map<string, Set<number>>()
+  const recent: number[] = []
+  const accept = (tokenId: number): void => {
+    if (recent.length === length - 1) {
+      const key = recent.join()
+      followers.set(key, (followers.get(key) ?? new Set()).add(tokenId))
+    }
+    recent.push(tokenId)
+    if (recent.length >= length) recent.shift()
+  }
+  for (const tokenId of readTokenIds) accept(tokenId)
+  return {
+    accept,
+    process(scores) {
+      if (recent.length === length - 1) ban(scores, [...(followers.get(recent.join()) ?? [])])
+    },
+  }
+}
+
+/** Forbids tokens, unless nothing else is left. */
+function ban(scores: Float32Array, tokenIds: readonly number[]): void {
+  const banned = tokenIds
+    .filter((tokenId) => tokenId < scores.length)
+    .map((tokenId) => [tokenId, scores[tokenId] as number] as const)
+  if (banned.length === 0) return
+  for (const [tokenId] of banned) scores[tokenId] = Number.NEGATIVE_INFINITY
+  if (argmax(scores) >= 0) return
+  // Backwards: a token that several sequences end with has its own score in the first.
+  for (const [tokenId, score] of banned.toReversed()) scores[tokenId] = score
 }

@@ -23,6 +23,8 @@ import { type DialectOptions, findDialect } from './answer-dialect.ts'
 import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
 import { looksLikeTag } from './content-encoder.ts'
 import { contentOnly, type RenderedText, surround } from './content-spans.ts'
+import { type GenerationRules, readGenerationRules } from './generation-rules.ts'
+import { findLanguages, type Languages } from './languages.ts'
 import { createTokenizer, encodeWithin, type Tokenizer } from './tokenizer.ts'
 
 /** What a language model's folder says about text: tokens, chats, where an answer ends. */
@@ -35,6 +37,10 @@ export interface TextModel {
   readonly dialect?: AnswerDialect
   /** What the model's files say about sampling, where a request is silent. */
   readonly samplingDefaults?: SamplingDefaults
+  /** What the model's files say about the tokens of answers. */
+  readonly generation?: GenerationRules
+  /** Of models that translate between many. */
+  readonly languages?: Languages
   /** Tokens that end an answer. */
   readonly endTokenIds: ReadonlySet<number>
   /** The token that a fresh document begins with. */
@@ -58,7 +64,8 @@ export async function loadTextModel(
   const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
   const { model: genai } = (await read('genai_config.json')) ?? {}
   const generation = await read('generation_config.json')
-  const configs = [generation, await read('config.json'), genai]
+  const config = await read('config.json')
+  const configs = [generation, config, genai]
   const specialTokens = {
     ...specialTokensOf((await read('special_tokens_map.json')) ?? {}),
     ...specialTokensOf(tokenizerConfig),
@@ -72,9 +79,12 @@ export async function loadTextModel(
       templateText.includes(token) ||
       Object.values(specialTokens).includes(token),
   })
+  const languages = findLanguages(tokenizerJson, tokenizerConfig, tokenizer.findTokenId)
   return {
     folder,
     tokenizer,
+    generation: readGenerationRules([generation, config]),
+    ...(languages !== undefined && { languages }),
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
     samplingDefaults: samplingDefaultsOf(generation ?? {}),

@@ -24,6 +24,17 @@ const DEFAULT_MAX_TOKENS = 16
 
 const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 })
 
+const LANGUAGE_LENGTH_MAX = 64
+
+/** A language by its code in the model, its tag (BCP 47) or its English name. */
+function languageField(description: string) {
+  return optionalString({
+    minLength: 1,
+    maxLength: LANGUAGE_LENGTH_MAX,
+    description: `${description} A code (\`fra_Latn\`), a tag (\`fr\`) or a name (\`French\`).`,
+  })
+}
+
 const FIELDS = {
   prompt: Type.Optional(
     Type.Union(
@@ -57,6 +68,12 @@ const FIELDS = {
     maximum: LOGPROBS_MAX,
     description: 'Log-probabilities of the chosen tokens and of this many alternatives.',
   }),
+  source_language: languageField(
+    'The language of the prompt, where the model translates from several; its usual one if absent.',
+  ),
+  target_language: languageField(
+    'The language of the answer, where the model translates to several.',
+  ),
   echo: optionalBoolean({ default: false, description: 'Return the prompt too.' }),
   ...FORMAT_FIELDS,
   ...SAMPLING_FIELDS,
@@ -104,6 +121,7 @@ export function completionInput(body: CompletionBody): GenerateInput {
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
     ...tokenRules(body),
+    ...languagesOf(body),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
     responseFormat,
@@ -111,6 +129,17 @@ export function completionInput(body: CompletionBody): GenerateInput {
   }
   addIgnoredFields(body, budget.ignored)
   return input
+}
+
+function languagesOf({
+  source_language: source,
+  target_language: target,
+}: CompletionBody): Pick<GenerateInput, 'languages'> {
+  const languages = {
+    ...(typeof source === 'string' && { source }),
+    ...(typeof target === 'string' && { target }),
+  }
+  return Object.keys(languages).length === 0 ? {} : { languages }
 }
 
 function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {

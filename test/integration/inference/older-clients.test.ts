@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -12,6 +12,26 @@ import { createDatabase } from '#test/support/services.ts'
 import { API_KEY, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 // The clients of 2022 and 2024 against whole processes with the models that ship.
+
+const ROOT = join(import.meta.dirname, '../../..')
+/** An encoder-decoder of random weights that knows languages. */
+const TRANSLATOR = {
+  id: 'translator',
+  kind: 'completion',
+  source: join(ROOT, 'test/fixtures/models/nllb'),
+  capabilities: ['completion', 'edit'],
+}
+
+/** The models that ship, and others. */
+async function catalogueWith(place: string, others: readonly object[]): Promise<string> {
+  const shipped = JSON.parse(await readFile(join(ROOT, 'models.json'), 'utf8')) as {
+    models: { source: string }[]
+  }
+  const own = shipped.models.map((model) => ({ ...model, source: join(ROOT, model.source) }))
+  const file = join(place, 'models.json')
+  await writeFile(file, JSON.stringify({ models: [...own, ...others] }))
+  return file
+}
 
 const LONG = { timeout: 120_000 }
 const DOCUMENTS = [
@@ -29,7 +49,10 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'millrace-older-'))
   tiers = await startTiers({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
-    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed' },
+    env: {
+      MILLRACE_CATALOGUE: await catalogueWith(folder, [TRANSLATOR]),
+      MILLRACE_WORKER_MODELS: `tiny-chat,tiny-embed,${TRANSLATOR.id}`,
+    },
   })
   close = [() => tiers.stop(), made.drop, () => rm(folder, { recursive: true, force: true })]
   await tiers.startWorker()
@@ -43,6 +66,40 @@ async function fileOf(name: string, lines: readonly object[]): Promise<string> {
   await writeFile(path, lines.map((line) => JSON.stringify(line)).join('\n'))
   return path
 }
+
+it('translates in completions, streams and edits alike', LONG, async () => {
+  const golden = JSON.parse(await readFile(join(TRANSLATOR.source, 'golden.json'), 'utf8')) as {
+    cases: { text: string; ids: number[]; greedy: number[] }[]
+  }
+  const [{ text: prompt, ids, greedy }] = golden.cases as [(typeof golden.cases)[number]]
+  const client = new OpenAI4({ baseURL: `${tiers.url}/v1`, apiKey: API_KEY })
+  const request = { model: TRANSLATOR.id, prompt, max_tokens: greedy.length, temperature: 0 }
+  const translate = (more: object) => client.completions.create({ ...request, ...more } as never)
+  const asked = { target_language: 'French', source_language: 'en' }
+  const answer = (await translate({ ...asked, return_token_ids: true })) as OpenAI4.Completion
+  const [choice] = answer.choices
+  expect(choice).toMatchObject({ token_ids: greedy, finish_reason: 'length' })
+  expect(answer.usage).toMatchObject({
+    prompt_tokens: ids.length,
+    completion_tokens: greedy.length,
+  })
+  let streamed = ''
+  const stream = (await translate({
+    ...asked,
+    stream: true,
+  })) as never as AsyncIterable<OpenAI4.Completion>
+  for await (const chunk of stream) streamed += chunk.choices[0]?.text ?? ''
+  expect(streamed).toBe(choice?.text)
+  await expect(translate({ target_language: 'Klingon' })).rejects.toMatchObject({
+    ...{ status: 400, param: 'target_language' },
+  })
+  const older = new OpenAIApi(new Configuration({ basePath: `${tiers.url}/v1`, apiKey: API_KEY }))
+  const instruction = 'Translate from English to French'
+  const { data: edited } = await older.createEdit({
+    ...{ model: TRANSLATOR.id, input: prompt, instruction, temperature: 0 },
+  })
+  expect(edited.choices[0]?.text?.startsWith(choice?.text ?? '-')).toBe(true)
+})
 
 describe('the official client, version 3', () => {
   const open = () =>

@@ -40,6 +40,12 @@ it.each<[string, object, object]>([
     { prompt: 'x', max_tokens: -1, logprobs: 20 },
     { maxTokens: null, logprobs: 20 },
   ],
+  [
+    '/v1/completions',
+    { prompt: 'x', source_language: 'en', target_language: 'French' },
+    { languages: { source: 'en', target: 'French' } },
+  ],
+  ['/v1/completions', { prompt: 'x', target_language: null }, {}],
   ['/v1/responses', { input: 'x', max_output_tokens: -1 }, { maxTokens: null }],
   [
     '/v1/responses',

@@ -142,6 +142,16 @@ describe('of a source', () => {
     expect(chosen.map(({ path }) => path).toSorted()).toEqual(paths.toSorted())
   })
 
+  it('takes weights in blocks for an encoder and a decoder of texts', () => {
+    const names = ['encoder_model', 'decoder_model_merged']
+    const paths = ['', '_q4', '_quantized'].flatMap((suffix) =>
+      names.map((name) => `onnx/${name}${suffix}.onnx`),
+    )
+    const files = paths.map((path) => ({ path, bytes: 10 }))
+    const chosen = chooseFiles(files, { kind: 'completion', options: {} })
+    expect(chosen.map(({ path }) => path)).toEqual(paths.slice(2, 4))
+  })
+
   it('says that there is nothing to run', () => {
     const files = [{ path: 'config.json', bytes: 10 }]
     expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')

@@ -17,6 +17,7 @@ export function scriptedEngine(
     contextLength,
     vocabSize: VOCABULARY,
     cachePath: 'in place',
+    modelFiles: [],
     run: (request, { signal }) => {
       requests.push(request)
       return run(request, logitsOf, signal)

@@ -1,0 +1,41 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { graphInside } from './inside-folder.ts'
+
+/** The graphs of an encoder and its decoder in the layout of the hub. */
+export interface EncoderDecoderFiles {
+  readonly encoderFile: string
+  /** One file for both branches, or one for the first run and one for later runs. */
+  readonly decoderFiles: readonly [string] | readonly [string, string]
+}
+
+/**
+ * The graphs below `onnx/` or in the folder itself; undefined when there are none. `onnxFile` names
+ * the decoder, merged or first of two; its suffix applies to the other files too. Without it the
+ * first of `suffixes` is taken that is there.
+ */
+export async function findEncoderDecoder(
+  folder: string,
+  { onnxFile, suffixes }: { readonly onnxFile?: string; readonly suffixes: readonly string[] },
+): Promise<EncoderDecoderFiles | undefined> {
+  for (const place of ['onnx', '.']) {
+    const present = new Set(await readdir(join(folder, place)).catch(() => []))
+    const find = (stem: string, endings: readonly string[]) =>
+      endings.map((ending) => `${stem}${ending}.onnx`).find((name) => present.has(name))
+    const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
+    const ofDecoder = wanted === undefined ? suffixes : [wanted]
+    const encoder = find('encoder_model', wanted === undefined ? suffixes : [wanted, ''])
+    const merged = find('decoder_model_merged', ofDecoder)
+    const first = find('decoder_model', ofDecoder)
+    const later = find('decoder_with_past_model', ofDecoder)
+    if (encoder === undefined) continue
+    const graph = (name: string) => graphInside(folder, join(place, name))
+    const encoderFile = await graph(encoder)
+    if (merged !== undefined) return { encoderFile, decoderFiles: [await graph(merged)] }
+    if (first !== undefined && later !== undefined) {
+      return { encoderFile, decoderFiles: [await graph(first), await graph(later)] }
+    }
+  }
+  return undefined
+}

@@ -1,0 +1,166 @@
+import type { GenerateInput, Prompt, TranslationLanguages } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+import { type Languages, readTranslationRequest } from '#workers/text/languages.ts'
+
+import type { WorkBudget } from '../preparation/work-budget.ts'
+import type { CompletionModel } from './completion-model.ts'
+import { contextLengthExceeded, type PreparedPrompt, readPrompt } from './completion-prompt.ts'
+
+/** Refuses fields that the kind of model cannot follow. */
+export function checkSourceFields(model: CompletionModel, input: GenerateInput): void {
+  const { languages = {}, echo, logprobs } = input
+  const given = [
+    ...(languages.source === undefined ? [] : ['source_language']),
+    ...(languages.target === undefined ? [] : ['target_language']),
+  ]
+  const [param] = given
+  if (param !== undefined && languagesOf(model) === undefined) {
+    throw failure.invalidRequest(
+      `Unsupported parameter: '${param}' is not supported with this model, which has no tokens of languages.`,
+      { param, code: 'unsupported_parameter' },
+    )
+  }
+  if (model.engine.decoderLength === undefined || !echo || logprobs === null) return
+  throw failure.invalidRequest(
+    "Unsupported parameter: 'echo' together with 'logprobs' is not supported with this model, whose prompts have no log-probabilities.",
+    { param: 'echo', code: 'unsupported_parameter' },
+  )
+}
+
+/**
+ * Tokenizes a prompt that an encoder reads, and chooses the tokens before its answer. Prompt and
+ * answer have as many positions each as the model has.
+ */
+export async function prepareSource(
+  model: CompletionModel,
+  asked: Prompt,
+  { maxTokens, languages = {} }: Pick<GenerateInput, 'maxTokens' | 'languages'>,
+  request: { readonly budget?: WorkBudget; readonly signal?: AbortSignal } = {},
+): Promise<PreparedPrompt> {
+  const { contextLength, decoderLength = contextLength } = model.engine
+  const translation = findTranslation(model, asked, languages)
+  const {
+    tokenIds: encoded,
+    rendered,
+    ...read
+  } = await readPrompt(model, translation.prompt, request)
+  const count = read.count + translation.prefix.length
+  if (encoded === undefined || count > contextLength) {
+    throw contextLengthExceeded(asked, { contextLength, count, maxTokens: 0 })
+  }
+  if (count === 0) {
+    throw failure.invalidRequest("Invalid 'prompt': this model needs at least one token.", {
+      param: 'prompt',
+    })
+  }
+  const startTokenIds = [decoderStartOf(model), ...translation.forced]
+  const room = Math.max(decoderLength - startTokenIds.length, 0)
+  return {
+    tokenIds: [...translation.prefix, ...withSourceLanguage(encoded, translation)],
+    source: { length: count, startTokenIds },
+    droppedCount: 0,
+    text: rendered.text,
+    maxNewTokens: Math.min(maxTokens ?? room, room),
+    continuesText: false,
+    originalStart: undefined,
+  }
+}
+
+interface Translation {
+  readonly prompt: Prompt
+  readonly sourceTokenId?: number | undefined
+  readonly known?: Languages
+  /** The token that every answer begins with, where there is one. */
+  readonly forced: readonly number[]
+  /** The target, where the source begins with it. */
+  readonly prefix: readonly number[]
+}
+
+/** The languages of a prompt: an edit of a translation model names them in its instruction. */
+function findTranslation(
+  model: CompletionModel,
+  prompt: Prompt,
+  given: TranslationLanguages,
+): Translation {
+  const known = languagesOf(model)
+  const { forcedStartTokenId } = model.text.generation ?? {}
+  const usual = forcedStartTokenId === undefined ? [] : [forcedStartTokenId]
+  if (known === undefined) return { prompt, forced: usual, prefix: [] }
+  const isEdit = prompt.form === 'edit'
+  const asked = isEdit ? requestOf(prompt.instruction) : given
+  const isInSource = known.place === 'source'
+  if (isInSource) checkSourceIsUnnamed(asked, isEdit)
+  const tokenOf = (name: string | undefined, param: string): number | undefined =>
+    name === undefined ? undefined : findLanguage(known, name, isEdit ? 'instruction' : param)
+  const sourceTokenId = tokenOf(asked.source, 'source_language')
+  const target =
+    tokenOf(asked.target, 'target_language') ?? (isInSource ? undefined : forcedStartTokenId)
+  if (target === undefined) {
+    throw failure.invalidRequest(
+      "Missing required parameter: 'target_language'. This model needs the language that it translates to.",
+      { param: 'target_language', code: 'missing_required_parameter' },
+    )
+  }
+  return {
+    prompt: isEdit ? { form: 'text', text: prompt.input } : prompt,
+    ...{ sourceTokenId, known },
+    ...(isInSource ? { forced: usual, prefix: [target] } : { forced: [target], prefix: [] }),
+  }
+}
+
+function checkSourceIsUnnamed({ source }: TranslationLanguages, isEdit: boolean): void {
+  if (source === undefined) return
+  const param = isEdit ? 'instruction' : 'source_language'
+  throw failure.invalidRequest(
+    `Invalid '${param}': this model knows the language of the source by itself. Name the target alone.`,
+    { param, code: 'unsupported_parameter' },
+  )
+}
+
+function requestOf(instruction: string): TranslationLanguages {
+  const asked = readTranslationRequest(instruction)
+  if (asked !== undefined) return asked
+  throw failure.invalidRequest(
+    "Invalid 'instruction': this model translates. Write 'Translate to French' or 'Translate from German to French'.",
+    { param: 'instruction', code: 'invalid_value' },
+  )
+}
+
+const SHOWN_CODES_MAX = 20
+
+function findLanguage(known: Languages, name: string, param: string): number {
+  const tokenId = known.find(name)
+  if (tokenId !== undefined) return tokenId
+  const { codes } = known
+  const more = codes.length > SHOWN_CODES_MAX ? ` and ${codes.length - SHOWN_CODES_MAX} more` : ''
+  throw failure.invalidRequest(
+    `Invalid '${param}': '${name.slice(0, 40)}' is not a language of this model. ` +
+      `It has ${codes.slice(0, SHOWN_CODES_MAX).join(', ')}${more}, which may be named in English too.`,
+    { param, code: 'invalid_value' },
+  )
+}
+
+/** The tokenizer writes one language at the beginning or the end; the one asked for replaces it. */
+function withSourceLanguage(
+  tokenIds: readonly number[],
+  { known, sourceTokenId }: Translation,
+): readonly number[] {
+  if (known === undefined || sourceTokenId === undefined) return tokenIds
+  const place = [0, tokenIds.length - 1].find((at) => known.isLanguage(tokenIds[at] as number))
+  if (place !== undefined) return tokenIds.with(place, sourceTokenId)
+  throw failure.invalidRequest(
+    "Unsupported parameter: 'source_language' is not supported here, because the prompt has no token of a language to replace.",
+    { param: 'source_language', code: 'unsupported_parameter' },
+  )
+}
+
+function languagesOf({ engine, text }: CompletionModel): Languages | undefined {
+  return engine.decoderLength === undefined ? undefined : text.languages
+}
+
+function decoderStartOf({ text }: CompletionModel): number {
+  const { decoderStartTokenId } = text.generation ?? {}
+  // `createCompletionModel` refuses such a folder.
+  if (decoderStartTokenId === undefined) throw new Error('the decoder has no start token')
+  return decoderStartTokenId
+}

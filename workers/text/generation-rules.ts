@@ -1,0 +1,56 @@
+import { isRecord } from '#shared/json.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+/** What a model's files say about the tokens of its answers, besides how they are drawn. */
+export interface GenerationRules {
+  /** The token before every answer of an encoder-decoder. */
+  readonly decoderStartTokenId?: number
+  /** The token with which every answer begins: a language, or the start of a text. */
+  readonly forcedStartTokenId?: number
+  /** Sequences that no answer contains. */
+  readonly bannedSequences: readonly (readonly number[])[]
+  /** No sequence of so many tokens occurs twice in an answer; 0 is off. */
+  readonly repeatedSequenceLength: number
+}
+
+const SEQUENCES_MAX = 4096
+const SEQUENCE_LENGTH_MAX = 64
+
+/** Reads the rules of `generation_config.json` and, after it, of `config.json`. */
+export function readGenerationRules(configs: readonly (Json | undefined)[]): GenerationRules {
+  const places = configs.filter(isRecord)
+  const find = (name: string): unknown =>
+    places.map((place) => place[name]).find((value) => value !== undefined && value !== null)
+  const token = (name: string): number | undefined => {
+    const value = find(name)
+    return isTokenNumber(value) ? value : undefined
+  }
+  // As in transformers, an encoder-decoder without a start token starts with that of texts.
+  const decoderStartTokenId = token('decoder_start_token_id') ?? token('bos_token_id')
+  const forcedStartTokenId = token('forced_bos_token_id')
+  const length = find('no_repeat_ngram_size')
+  return {
+    ...(decoderStartTokenId !== undefined && { decoderStartTokenId }),
+    ...(forcedStartTokenId !== undefined && { forcedStartTokenId }),
+    bannedSequences: sequencesOf(find('bad_words_ids')),
+    repeatedSequenceLength: isTokenNumber(length) && length <= SEQUENCE_LENGTH_MAX ? length : 0,
+  }
+}
+
+function sequencesOf(value: unknown): readonly (readonly number[])[] {
+  if (!Array.isArray(value)) return []
+  return value
+    .slice(0, SEQUENCES_MAX)
+    .filter(
+      (sequence): sequence is number[] =>
+        Array.isArray(sequence) &&
+        sequence.length > 0 &&
+        sequence.length <= SEQUENCE_LENGTH_MAX &&
+        sequence.every(isTokenNumber),
+    )
+}
+
+function isTokenNumber(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0
+}
