@@ -67,7 +67,7 @@ it('bounds the tokens of an image by default and by option, and refuses an optio
   const photo = { width: 4000, height: 3000 }
   const processor = { ...channels, min_pixels: 56 * 56, max_pixels: 12_845_056 }
   const config = { model_type: 'qwen2_5_vl', image_token_id: 5 }
-  const tokensOf = (options?: object) => {
+  const tokensOf = (options?: { readonly maxImageTokens: number }) => {
     const { grid } = rulesOf(config, processor, options).layout(photo, 'high')
     return (grid?.rows ?? 0) * (grid?.columns ?? 0)
   }
