@@ -75,9 +75,9 @@ it('computes prompts of equal and of different starts in one step', async () => 
   }
   const requests = [request(0, 6), forced(1), request(3, 6)]
   const expected: number[][] = []
-  for (const asked of requests) expected.push((await generate(engine, asked)).tokenIds)
+  for (const one of requests) expected.push((await generate(engine, one)).tokenIds)
   const { steps } = engine.stats()
-  const together = await Promise.all(requests.map((asked) => generate(engine, asked)))
+  const together = await Promise.all(requests.map((one) => generate(engine, one)))
   expect(together.map(({ tokenIds }) => tokenIds)).toEqual(expected)
   expect(engine.stats().steps - steps).toBe(6)
 })
