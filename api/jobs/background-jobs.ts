@@ -59,7 +59,7 @@ export class BackgroundJobs {
   /** Stores the request as a job. Throws when its organization has too many unfinished ones. */
   async create(request: FastifyRequest, options: JobOptions): Promise<JobSummary> {
     const job = await this.#create(request, options, { onlyStored: false })
-    if (job === undefined) throw new Error('a job is stored whatever the organization stores')
+    if (job === undefined) throw new Error('a job was not stored')
     return job
   }
 

@@ -24,7 +24,7 @@ import {
 } from '#shared/db/expressions.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
-import { type CreateLimits, insertJob, type NewJob } from './insert-job.ts'
+import { type CreateLimits, insertJob, type NewJob } from './new-job-store.ts'
 
 /**
  * Jobs that may be added at once without one counting the other. More than the connections of a

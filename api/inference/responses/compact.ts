@@ -39,7 +39,7 @@ type CompactBody = Static<typeof COMPACT_BODY>
 
 const COMPACTION = {
   type: 'object',
-  description: "The user's messages, and the item that stands for the rest of the conversation.",
+  description: "The user's messages, and an item with the summary of the conversation.",
   required: ['id', 'object', 'created_at', 'output', 'usage'],
   properties: {
     id: { type: 'string' },

@@ -3,7 +3,7 @@ import { field } from '#shared/json.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openText, sealText } from '#shared/stored-content.ts'
 
-/** The text of a compaction item. Throws `invalidRequest` naming the field for any other content. */
+/** The text of a compaction item. Throws `invalidRequest` with the field for other content. */
 export type OpenSummary = (content: string, param: string) => string
 
 /** The content of a compaction item: encrypted where the installation has a key. */

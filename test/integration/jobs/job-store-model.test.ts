@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 
 import { JobStore } from '#api/jobs/job-store.ts'
+import type { Database } from '#shared/db/client.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { jobTables } from '#shared/db/schema/jobs.ts'
 import {
@@ -12,6 +13,23 @@ import {
 } from '#test/support/job-model.ts'
 import { createRandom } from '#test/support/random.ts'
 import { it } from '#test/support/services.ts'
+
+type JobAnnouncement = ConstructorParameters<typeof JobStore>[0]['announce']
+
+async function openStore({ db }: Database, announce: JobAnnouncement = async () => {}) {
+  const tables = jobTables('')
+  const organizationId = await ensureDefaultOrganization(db, tables as never)
+  return { organizationId, store: new JobStore({ db, tables, retentionDays: 30, announce }) }
+}
+
+function newJob(organizationId: string, id: string) {
+  const createdAt = new Date(Date.now() - 1000)
+  return {
+    ...{ id, organizationId, endpoint: '/v1/completions', contentType: 'application/json' },
+    ...{ request: Buffer.from(''), priority: 1, createdAt, notBefore: createdAt },
+    expiresAt: new Date(Date.now() + 3_600_000),
+  }
+}
 
 const SEQUENCES = 30
 const STEPS = 12
@@ -35,14 +53,9 @@ const EVENTS: readonly RowEvent[] = [
 ]
 
 it('makes every transition of the model, and no other', async ({ database }) => {
-  const tables = jobTables('')
-  const organizationId = await ensureDefaultOrganization(database.db, tables as never)
   let announced = 0
-  const store = new JobStore({
-    ...{ db: database.db, tables, retentionDays: 30 },
-    announce: async (_tx, jobs) => {
-      announced += jobs.length
-    },
+  const { store, organizationId } = await openStore(database, async (_tx, jobs) => {
+    announced += jobs.length
   })
   const set = (assignment: string) => database.pool.query(`update jobs set ${assignment}`)
   const apply = (id: string, event: RowEvent): Promise<unknown> => {
@@ -68,15 +81,7 @@ it('makes every transition of the model, and no other', async ({ database }) => 
   const random = createRandom()
   for (let sequence = 0; sequence < SEQUENCES; sequence += 1) {
     const id = `job_${sequence}`
-    const createdAt = new Date(Date.now() - 1000)
-    await store.create(
-      {
-        ...{ id, organizationId, endpoint: '/v1/completions', contentType: 'application/json' },
-        ...{ request: Buffer.from(''), priority: 1, createdAt, notBefore: createdAt },
-        expiresAt: new Date(Date.now() + 3_600_000),
-      },
-      { openMax: 10, onlyStored: false },
-    )
+    await store.create(newJob(organizationId, id), { openMax: 10, onlyStored: false })
     announced = 0
     let expected: ModelRow = NEW_ROW
     const path: RowEvent[] = []
@@ -101,3 +106,39 @@ it('makes every transition of the model, and no other', async ({ database }) => 
     await database.pool.query('delete from jobs')
   }
 }, 60_000)
+
+it('an organization has no more unfinished jobs than allowed, however many it makes at once', async ({
+  database,
+}) => {
+  const { store, organizationId } = await openStore(database)
+  // Near the limit and, by one statement, far from it.
+  for (const [openMax, expected] of [
+    [7, 7],
+    [2000, 30],
+  ] as const) {
+    const made = await Promise.all(
+      Array.from({ length: 30 }, (_, at) =>
+        store.create(newJob(organizationId, `job_${openMax}_${at}`), { openMax, onlyStored: true }),
+      ),
+    )
+    expect(made.filter((job) => job === 'full')).toHaveLength(30 - expected)
+    const [job] = made.filter((one) => typeof one === 'object')
+    expect(job).toMatchObject({ state: 'queued', attempts: 0, metadata: null, startedAt: null })
+    await database.pool.query('delete from jobs')
+  }
+})
+
+it('an organization that stores nothing gets only the jobs that it needs', async ({ database }) => {
+  const { store, organizationId } = await openStore(database)
+  await database.pool.query('update organizations set retention_days = 0')
+  for (const openMax of [10, 10_000]) {
+    const optional = { openMax, onlyStored: true }
+    expect(await store.create(newJob(organizationId, `job_${openMax}`), optional)).toBe('unstored')
+    const job = await store.create(newJob(organizationId, `job_${openMax}`), {
+      ...{ openMax, onlyStored: false },
+    })
+    if (typeof job === 'string') throw new Error(`the job is ${job}`)
+    const dayMs = 86_400_000
+    expect(job.deleteAt.getTime() - job.expiresAt.getTime()).toBe(dayMs)
+  }
+})
