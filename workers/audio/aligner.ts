@@ -14,6 +14,7 @@ import {
 import { writeModel } from '#workers/graph/write-model.ts'
 import { openAll } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import type { ElementType } from '#workers/tensor/element-type.ts'
 
@@ -61,7 +62,9 @@ export async function openAligner(runtime: Runtime, options: AlignerOptions): Pr
       { name: 'the alignment graph', bytes: makeAlignmentGraph({ ...options, medianWidth }) },
       { intraOpThreads: 1 },
     )
-  const [filtered, plain] = await openAll([open(options.medianWidth), open(1)])
+  const widths = options.medianWidth === 1 ? [1] : [options.medianWidth, 1]
+  const sessions = await openAll(widths.map(open))
+  const [filtered, plain = filtered] = sessions as [ModelSession, ModelSession?]
   return {
     layers: layersOf(options.heads),
     async align(attentions, { from, to, positions }) {
@@ -87,7 +90,7 @@ export async function openAligner(runtime: Runtime, options: AlignerOptions): Pr
       }
     },
     async close() {
-      await Promise.all([filtered.close(), plain.close()])
+      await Promise.all(sessions.map((session) => session.close()))
     },
   }
 }
@@ -115,19 +118,13 @@ function makeAlignmentGraph({ heads, medianWidth, type }: AlignerOptions): Uint8
       makeNode('Cast', [`gathered.${layer}`], `chosen.${layer}`, { attributes: { to: int(1) } }),
     ]
   })
+  const chosenNames = layers.map((layer) => `chosen.${layer}`)
   const filter = medianFilter(medianWidth)
   const model = makeModel({
     name: 'alignment',
     nodes: [
       ...chosen,
-      makeNode(
-        'Concat',
-        layers.map((layer) => `chosen.${layer}`),
-        'weights',
-        {
-          attributes: { axis: int(1) },
-        },
-      ),
+      makeNode('Concat', chosenNames, 'weights', { attributes: { axis: int(1) } }),
       makeNode('Slice', ['weights', 'zero', 'count', 'lastAxis'], 'audible'),
       makeNode('ReduceSum', ['audible', 'lastAxis'], 'sums'),
       ...quotient('audible', 'sums', 'shares'),

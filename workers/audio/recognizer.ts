@@ -1,6 +1,11 @@
 import type { AudioResult, SpokenToken } from '#shared/contracts/audio.ts'
 
-import type { SpeechTask } from './whisper-tokens.ts'
+/** The task and language of a clip. */
+export interface SpeechTask {
+  readonly task: 'transcribe' | 'translate'
+  /** ISO 639-1; null where none is given. */
+  readonly language: string | null
+}
 
 /** The parameters of one clip. */
 export interface SpeechRequest extends SpeechTask {

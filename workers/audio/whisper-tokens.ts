@@ -1,6 +1,7 @@
 import { failure } from '#shared/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
+import type { SpeechTask } from './recognizer.ts'
 import type { WhisperGeneration } from './whisper-files.ts'
 
 /** The special tokens by their meaning. */
@@ -64,12 +65,6 @@ function languagesOf(tokenizerJson: object): Map<string, number> {
       return code === undefined ? [] : [[code, id] as const]
     }),
   )
-}
-
-/** The task and language of a clip. */
-export interface SpeechTask {
-  readonly task: 'transcribe' | 'translate'
-  readonly language: string | null
 }
 
 /** Refuses a language or task that the model does not support. */

@@ -118,8 +118,7 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   noteTokens?(candidate: number, count: number): void
   /**
    * `text` is the transcript of a window of a recording, when the client streams it, and `logprobs`
-   * are its tokens; `audio` is a
-   * part of a speech; `training` has the losses of a training.
+   * are its tokens; `audio` is a part of a speech; `training` has the losses of a training.
    */
   progress(
     step: number,

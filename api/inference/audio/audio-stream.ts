@@ -1,5 +1,6 @@
 import type { SseSerializer } from '#api/inference/generate.ts'
 import type { SpokenToken } from '#shared/contracts/audio.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { logprobsOf } from './audio-answer.ts'
 
@@ -37,14 +38,26 @@ export function serializeTranscript(): SseSerializer<'audio'> {
         return next(event.text, event.logprobs)
       }
       if (event.type !== 'result') return ''
-      const { logprobs } = event.result
-      const text = event.result.text.trim()
+      const { result, usage } = event
+      const { logprobs } = result
+      const text = result.text.trim()
       waiting = ''
       tokens = []
       const unsent = logprobs?.slice(sentTokens)
       const rest = text.startsWith(sent) ? next(text.slice(sent.length), unsent) : ''
-      return rest + sse({ type: 'transcript.text.done', text, ...logprobsOf(event.result) })
+      const done = { type: 'transcript.text.done', text, ...logprobsOf(result) }
+      return rest + sse({ ...done, usage: presentUsage(usage) })
     },
+  }
+}
+
+/** The usage of this event counts tokens; the samples of a recording are none. */
+function presentUsage({ promptTokens, completionTokens }: TokenUsage): object {
+  return {
+    type: 'tokens',
+    input_tokens: promptTokens,
+    output_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens,
   }
 }
 

@@ -22,7 +22,9 @@ beforeAll(async () => {
   audio = await openAudioSurface(
     (): Script =>
       async function* (request) {
-        const [started, ending] = answering(result)(request) as never[]
+        const [started, ending] = answering(result, { promptTokens: 0, completionTokens: 7 })(
+          request,
+        ) as never[]
         yield started as never
         for (const window of windows) {
           if (window instanceof Error) throw window
@@ -48,7 +50,11 @@ async function streamed(parts: readonly Part[] = [], url?: string) {
 }
 
 const delta = (text: string) => ({ type: 'transcript.text.delta', delta: text })
-const DONE = { type: 'transcript.text.done', text: 'Hello there.  Bye!' }
+const DONE = {
+  type: 'transcript.text.done',
+  text: 'Hello there.  Bye!',
+  usage: { type: 'tokens', input_tokens: 0, output_tokens: 7, total_tokens: 7 },
+}
 
 it('sends the text of every window as it is recognized, and at last the whole', async () => {
   windows = [
