@@ -47,8 +47,8 @@ export interface SpokenToken {
 /** The recognized text. */
 export interface AudioResult {
   readonly text: string
-  /** ISO 639-1. */
-  readonly language: string
+  /** ISO 639-1; null where the model detects none and the request names none. */
+  readonly language: string | null
   readonly durationSeconds: number
   readonly segments: readonly AudioSegment[]
   /** Only when they were asked for and the model times them. */

@@ -8,8 +8,8 @@ import { openAligner } from '#workers/audio/aligner.ts'
 import { findAlignmentHeads } from '#workers/audio/alignment-heads.ts'
 import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
 import { openLogMel } from '#workers/audio/mel.ts'
+import { openSpeechDecoder } from '#workers/audio/speech-decoder.ts'
 import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'
-import { openWhisperDecoder } from '#workers/audio/whisper-decoder.ts'
 import { openWhisperEncoder } from '#workers/audio/whisper-encoder.ts'
 import { readWhisperFiles } from '#workers/audio/whisper-files.ts'
 import { findWhisperTokens } from '#workers/audio/whisper-tokens.ts'
@@ -59,7 +59,7 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
   const files = await readWhisperFiles(folder)
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
-  const decoder = await openWhisperDecoder(runtime, files.decoderFiles)
+  const decoder = await openSpeechDecoder(runtime, files.decoderFiles)
   const encoder = await openWhisperEncoder({
     runtime,
     file: files.encoderFile,
@@ -132,7 +132,7 @@ describe('the times of words', async () => {
   const { row, timed, splits } = golden
   const files = await readWhisperFiles(folder)
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
-  const decoder = await openWhisperDecoder(runtime, files.decoderFiles)
+  const decoder = await openSpeechDecoder(runtime, files.decoderFiles)
   const { melBins } = files.mel
   const { stateType } = decoder
   const encoder = await openWhisperEncoder({ runtime, file: files.encoderFile, stateType, melBins })

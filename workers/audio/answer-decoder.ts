@@ -7,8 +7,8 @@ import { drawToken } from '#workers/sampling/draw.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
 import { argmax } from '#workers/sampling/select.ts'
 
+import type { SpeechDecoder, WindowStates } from './speech-decoder.ts'
 import type { TokenRule } from './token-rules.ts'
-import type { WhisperDecoder, WindowStates } from './whisper-decoder.ts'
 
 /** A request for one answer to one window. */
 export interface AnswerRequest {
@@ -44,7 +44,7 @@ const ROWS_IN_VAIN_MAX = 8
 
 /** Rows of one run are at the same position, so each prompt length has its own batches. */
 export function createAnswerDecoder(
-  decoder: WhisperDecoder,
+  decoder: SpeechDecoder,
   { rowsMax = ROWS_MAX }: { readonly rowsMax?: number } = {},
 ): AnswerDecoder {
   const batchers = new Map<number, Batcher<Row, void>>()
@@ -57,7 +57,7 @@ export function createAnswerDecoder(
       poolSize: decoder.poolSize,
       lengthOf: () => 1,
       run: async (rows, isAlone) => {
-        await decodeRows(decoder, rows, isAlone)
+        for (const group of groupByPositions(rows)) await decodeRows(decoder, group, isAlone)
         return rows.map(() => undefined)
       },
     })
@@ -135,8 +135,18 @@ class Row {
   }
 }
 
+/** The windows of a run have one length; those of some models are as long as their sound. */
+function groupByPositions(rows: readonly Row[]): readonly (readonly Row[])[] {
+  const groups = new Map<number, Row[]>()
+  for (const row of rows) {
+    const { positions } = row.request.window
+    groups.set(positions, [...(groups.get(positions) ?? []), row])
+  }
+  return [...groups.values()]
+}
+
 async function decodeRows(
-  decoder: WhisperDecoder,
+  decoder: SpeechDecoder,
   all: readonly Row[],
   isAlone: boolean,
 ): Promise<void> {

@@ -1,4 +1,6 @@
 import type { AudioResult, SpokenToken } from '#shared/contracts/audio.ts'
+import { failure } from '#shared/errors.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 /** The task and language of a clip. */
 export interface SpeechTask {
@@ -35,7 +37,7 @@ export interface WindowText {
 
 /** A loaded speech model; clips that run at the same time share batches. */
 export interface Recognizer {
-  /** Samples of one window. */
+  /** Samples from one window to the next. */
   readonly windowSamples: number
   /** The graphs of the loaded model. */
   readonly modelFiles: readonly string[]
@@ -43,6 +45,8 @@ export interface Recognizer {
   readonly noWordTimes?: string
   /** Throws `invalidRequest` for a task or language that the model does not support. */
   check(request: SpeechTask): void
+  /** The fields of a request that change nothing with this model. */
+  ignoredFields(request: SpeechRequest): readonly string[]
   /** Throws `audio_too_short`, and passes on errors thrown by the clip's decoder. */
   transcribe(
     clip: AsyncIterable<Float32Array>,
@@ -50,4 +54,18 @@ export interface Recognizer {
     tools: SpeechTools,
   ): Promise<AudioResult>
   close(): Promise<void>
+}
+
+/** Refuses what a model that only transcribes cannot do. */
+export function checkTranscription({ task }: Pick<SpeechTask, 'task'>): void {
+  if (task === 'transcribe') return
+  throw failure.invalidRequest('This model only transcribes; it cannot translate.', {
+    param: 'model',
+  })
+}
+
+/** A token of a transcript; a part of a character is shown as U+FFFD. */
+export function spokenToken(pieces: TokenPieces, tokenId: number, logprob: number): SpokenToken {
+  const bytes = pieces.bytesOf(tokenId)
+  return { token: Buffer.from(bytes).toString('utf8'), bytes: [...bytes], logprob }
 }

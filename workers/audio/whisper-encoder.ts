@@ -4,7 +4,7 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool } from '#workers/runtime/session-pool.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
 
-import type { WindowStates } from './whisper-decoder.ts'
+import type { WindowStates } from './speech-decoder.ts'
 
 /** The encoder: log-mel features of windows to hidden states. */
 interface WhisperEncoder {

@@ -1,12 +1,8 @@
-import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
-import {
-  type EncoderDecoderFiles,
-  findEncoderDecoder,
-} from '#workers/models/encoder-decoder-files.ts'
+import type { EncoderDecoderFiles } from '#workers/models/encoder-decoder-files.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
-import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
+import { findSpeechGraphs } from './speech-files.ts'
 
 /** The content of a Whisper folder in the hub layout. */
 export interface WhisperFiles extends EncoderDecoderFiles {
@@ -61,7 +57,7 @@ export async function readWhisperFiles(folder: string, onnxFile?: string): Promi
     countIn(folder, config, name, { fallback, max: POSITIONS_MAX })
   const positions = count('max_source_positions', 1500)
   return {
-    ...(await findModelFiles(folder, onnxFile)),
+    ...(await findSpeechGraphs(folder, onnxFile)),
     tokenizerJson: await readJson(folder, 'tokenizer.json'),
     tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
     mel,
@@ -128,18 +124,6 @@ function generationOf(generation: Json, config: Json): WhisperGeneration {
       MAX_INITIAL_TIMESTAMP_INDEX,
     ),
   }
-}
-
-async function findModelFiles(
-  folder: string,
-  onnxFile: string | undefined,
-): Promise<EncoderDecoderFiles> {
-  const found = await findEncoderDecoder(folder, {
-    suffixes: WEIGHT_SUFFIXES.cpu,
-    ...(onnxFile !== undefined && { onnxFile }),
-  })
-  if (found !== undefined) return found
-  throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
 }
 
 function numberOr(value: unknown, fallback: number): number {

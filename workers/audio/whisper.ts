@@ -12,10 +12,11 @@ import { type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'
 import { SAMPLE_RATE } from './decode.ts'
 import { readWindows } from './read-windows.ts'
 import type { Recognizer, SpeechRequest, SpeechTools } from './recognizer.ts'
+import { spokenToken } from './recognizer.ts'
 import { cutWindow, roundToHundredths } from './segments.ts'
+import { openSpeechDecoder, type WindowStates } from './speech-decoder.ts'
 import type { TokenRule } from './token-rules.ts'
 import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
-import { openWhisperDecoder, type WindowStates } from './whisper-decoder.ts'
 import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
 import {
   checkSpeechTask,
@@ -61,7 +62,7 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
   const { tokenizerJson, tokenizerConfig } = files
   const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, { isTag: () => true })
   const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
-  const decoder = await openWhisperDecoder(runtime, files.decoderFiles, session)
+  const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
     const rows = await rowsOf(files.decoderFiles)
     const encoder = await openWindowEncoder(files.mel, {
@@ -82,6 +83,8 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
         modelFiles: [files.encoderFile, ...files.decoderFiles],
         ...(reason !== undefined && { noWordTimes: reason }),
         check: (request) => checkSpeechTask(tokens, request),
+        ignoredFields: ({ wordTimestamps }) =>
+          wordTimestamps && timer === undefined ? ['timestamp_granularities[]'] : [],
         transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
         async close() {
           await Promise.all([encoder.close(), decoder.close(), timer?.close()])
@@ -264,8 +267,6 @@ function presentTokens(
 ): SpokenToken[] {
   return tokenIds.flatMap((id, index) => {
     if (id >= tokens.endOfText) return []
-    const bytes = tokenizer.pieces.bytesOf(id)
-    const token = Buffer.from(bytes).toString('utf8')
-    return [{ token, bytes: [...bytes], logprob: logprobs[from + index] as number }]
+    return [spokenToken(tokenizer.pieces, id, logprobs[from + index] as number)]
   })
 }

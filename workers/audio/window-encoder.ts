@@ -1,7 +1,7 @@
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 
 import { type MelConfig, openLogMel } from './mel.ts'
-import type { WindowStates } from './whisper-decoder.ts'
+import type { WindowStates } from './speech-decoder.ts'
 import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encoder.ts'
 
 /** At most one window of samples to hidden states of the encoder. */

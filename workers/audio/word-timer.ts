@@ -8,7 +8,7 @@ import { type Aligner, openAligner } from './aligner.ts'
 import { findAlignmentHeads } from './alignment-heads.ts'
 import { SAMPLE_RATE } from './decode.ts'
 import type { SpeechTask } from './recognizer.ts'
-import type { WhisperDecoder, WindowStates } from './whisper-decoder.ts'
+import type { SpeechDecoder, WindowStates } from './speech-decoder.ts'
 import type { WhisperFiles } from './whisper-files.ts'
 import { startTokens, type WhisperTokens } from './whisper-tokens.ts'
 import { presentWords } from './word-times.ts'
@@ -41,7 +41,7 @@ interface SpokenWindow {
 /** The parts of a model that time words. */
 interface TimerParts {
   readonly runtime: Runtime
-  readonly decoder: WhisperDecoder
+  readonly decoder: SpeechDecoder
   readonly files: WhisperFiles
   readonly tokenizer: Tokenizer
   readonly tokens: WhisperTokens

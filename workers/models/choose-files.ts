@@ -131,8 +131,12 @@ function foldersOf(paths: readonly string[], layout: Layout): readonly string[] 
 function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): readonly string[] {
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
-  const isPrecise = layout === 'pipeline' || model.kind === 'embedding' || model.kind === 'speech'
-  const isSpeech = roles.includes('encoder_model') && model.kind !== 'completion'
+  const isPair = roles.includes('encoder_model')
+  // A model that listens with a single graph is one of CTC.
+  const isCtc = model.kind === 'audio' && !isPair
+  const isPrecise =
+    layout === 'pipeline' || model.kind === 'embedding' || model.kind === 'speech' || isCtc
+  const isSpeech = isPair && model.kind !== 'completion'
   const isText = executionProvider === 'cpu' && !isSpeech
   const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : isText ? 'text' : executionProvider]
   return roles.flatMap((role) => {

@@ -108,3 +108,17 @@ export function countIn(
     `${name} is ${value}, expected a whole number from ${min} to ${max}`,
   )
 }
+
+/** The ids of tokens, most of them single characters, from `vocab.json` or `tokenizer.json`. */
+export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
+  const plain = await findJson(folder, 'vocab.json')
+  const { model } = plain === undefined ? await readJson(folder, 'tokenizer.json') : { model: {} }
+  const vocabulary = plain ?? (isRecord(model) ? model.vocab : undefined)
+  if (!isRecord(vocabulary)) {
+    throw new ModelLoadError(folder, 'tokenizer.json has no vocabulary')
+  }
+  const entries = Object.entries(vocabulary).filter(
+    (entry): entry is [string, number] => Number.isInteger(entry[1]) && (entry[1] as number) >= 0,
+  )
+  return new Map(entries)
+}

@@ -46,7 +46,7 @@ export async function processAudio(
     await fetchClip(model.storage, input.audioKey, path, signal)
     const preparedMs = clock.now()
     const pieces = model.decode(path, { secondsMax: CLIP_SECONDS_MAX, signal })
-    const ignored = ignoredFields(model.recognizer, input)
+    const ignored = model.recognizer.ignoredFields(input)
     const clip = announceFirst(pieces, () =>
       reply.started(0, { ...(ignored.length > 0 && { ignored }) }),
     )
@@ -72,11 +72,6 @@ export async function processAudio(
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
-}
-
-/** The fields of a request that change nothing with this model. */
-function ignoredFields({ noWordTimes }: Recognizer, input: AudioInput): readonly string[] {
-  return input.wordTimestamps && noWordTimes !== undefined ? ['timestamp_granularities[]'] : []
 }
 
 /** Deletes the recordings that killed processes left on this machine. */

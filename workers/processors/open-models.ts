@@ -1,7 +1,7 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
-import { openWhisper } from '#workers/audio/whisper.ts'
+import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
@@ -63,7 +63,7 @@ export async function openAudioModel(
   const { onnxFile } = model.options
   await sweepClips(systemClock)
   const { decode } = await findAudioDecoder()
-  const recognizer = await openWhisper({
+  const recognizer = await openRecognizer({
     runtime,
     folder,
     session: sessionOptionsOf(model, config),

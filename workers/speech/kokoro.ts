@@ -3,11 +3,11 @@ import { join } from 'node:path'
 
 import { failure } from '#shared/errors.ts'
 import { readFileWithin } from '#shared/read-file.ts'
+import { readVocabulary } from '#workers/models/folder-json.ts'
 import { pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { Phonemize } from './phonemes.ts'
-import { readVocabulary } from './vits.ts'
 import { runVoice, type Voices, type VoicesTools } from './voices.ts'
 
 const SAMPLE_RATE = 24_000

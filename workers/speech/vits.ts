@@ -1,5 +1,4 @@
-import { isRecord } from '#shared/json.ts'
-import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { countIn, findJson, readJson, readVocabulary } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { runVoice, type Voices, type VoicesTools } from './voices.ts'
@@ -59,20 +58,6 @@ async function readLetters(folder: string): Promise<Letters> {
     hasBlanks: settings.add_blank !== false,
     isNormalized: settings.normalize !== false,
   }
-}
-
-/** The ids of single characters, from `vocab.json` or `tokenizer.json`. */
-export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
-  const plain = await findJson(folder, 'vocab.json')
-  const { model } = plain === undefined ? await readJson(folder, 'tokenizer.json') : { model: {} }
-  const vocabulary = plain ?? (isRecord(model) ? model.vocab : undefined)
-  if (!isRecord(vocabulary)) {
-    throw new ModelLoadError(folder, 'tokenizer.json has no vocabulary of characters')
-  }
-  const entries = Object.entries(vocabulary).filter(
-    (entry): entry is [string, number] => Number.isInteger(entry[1]) && (entry[1] as number) >= 0,
-  )
-  return new Map(entries)
 }
 
 /** As `VitsTokenizer` of transformers: characters that it does not know are left out. */

@@ -28,7 +28,11 @@ export function languageCode(code: string): string | undefined {
   return Object.hasOwn(NAMES, known) ? known : undefined
 }
 
-/** The English name of a language in lower case; the code itself when it has none here. */
-export function languageName(code: string): string {
+/**
+ * The English name of a language in lower case; the code itself when it has none here, and
+ * `unknown` when the model does not detect it.
+ */
+export function languageName(code: string | null): string {
+  if (code === null) return 'unknown'
   return Object.hasOwn(NAMES, code) ? (NAMES[code] as string) : code
 }

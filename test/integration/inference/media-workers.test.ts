@@ -29,6 +29,7 @@ beforeAll(async () => {
   const models = [
     { id: 'images', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
     { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
+    { id: 'letters', kind: 'audio', source: join(FIXTURES, 'models/wav2vec2') },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
   tiers = openFaultTiers({
@@ -58,10 +59,14 @@ function draw(fields: object = {}, init: RequestInit = {}): Promise<Response> {
   })
 }
 
-function listen(clip: Buffer, init: RequestInit = {}): Promise<Response> {
+function listen(
+  clip: Buffer,
+  init: RequestInit = {},
+  fields: Readonly<Record<string, string>> = {},
+): Promise<Response> {
   const body = new FormData()
-  body.set('model', 'speech')
-  body.set('response_format', 'verbose_json')
+  const all = { model: 'speech', response_format: 'verbose_json', ...fields }
+  for (const [name, value] of Object.entries(all)) body.set(name, value)
   body.set('file', new Blob([Uint8Array.from(clip)]), 'clip.wav')
   const headers = { authorization, ...init.headers }
   return fetch(`${url}/v1/audio/transcriptions`, { ...init, method: 'POST', headers, body })
@@ -141,4 +146,23 @@ it('a killed worker costs neither an image nor a word', { timeout: TIMEOUT_MS },
     victim = await tiers.startWorker()
     expect(await answer).toEqual(undisturbed)
   }
+})
+
+it('every layout times what it can and reports the rest', {
+  timeout: TIMEOUT_MS,
+}, async () => {
+  await theWorker()
+  const clip = await readFile(join(FIXTURES, 'audio/en-1.wav'))
+  const fields = {
+    'timestamp_granularities[]': 'word',
+    prompt: 'letters',
+  }
+  const letters = await listen(clip, {}, { ...fields, model: 'letters' })
+  expect([letters.status, letters.headers.get('x-millrace-ignored-parameters')]).toEqual([
+    200,
+    'prompt',
+  ])
+  const timed = (await letters.json()) as { text: string; words: { word: string }[] }
+  expect(timed.words.map(({ word }) => word).join(' ')).toBe(timed.text)
+  expect(timed.text).not.toBe('')
 })

@@ -152,6 +152,13 @@ describe('of a source', () => {
     expect(chosen.map(({ path }) => path)).toEqual(paths.slice(2, 4))
   })
 
+  it('takes full precision for a single graph that listens', () => {
+    const names = ['onnx/model_q4.onnx', 'onnx/model.onnx', 'onnx/model_quantized.onnx']
+    const files = names.map((path) => ({ path, bytes: 10 }))
+    const chosen = chooseFiles(files, { kind: 'audio', options: {} })
+    expect(chosen.map(({ path }) => path)).toEqual(['onnx/model.onnx'])
+  })
+
   it('says that there is nothing to run', () => {
     const files = [{ path: 'config.json', bytes: 10 }]
     expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')

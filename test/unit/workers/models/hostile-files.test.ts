@@ -16,6 +16,7 @@ import { basename, dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { openCtc } from '#workers/audio/ctc.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readSentenceHead } from '#workers/embedding/sentence-head.ts'
@@ -73,6 +74,12 @@ const LOADERS: Readonly<Record<string, Loader>> = {
     graph: 'onnx/encoder_model.onnx',
     files: ['config.json', 'tokenizer.json', 'generation_config.json', 'preprocessor_config.json'],
     load: (folder) => openWhisper({ runtime, folder }),
+  },
+  ctc: {
+    fixture: 'wav2vec2',
+    graph: 'onnx/model.onnx',
+    files: ['config.json', 'vocab.json', 'tokenizer_config.json', 'preprocessor_config.json'],
+    load: (folder) => openCtc({ runtime, folder }),
   },
   images: {
     fixture: 'stable-diffusion',
@@ -198,6 +205,9 @@ describe('numbers in configurations', () => {
     ['whisper', 'preprocessor_config.json', 'n_samples', 1e15],
     ['whisper', 'preprocessor_config.json', 'n_fft', 1e9],
     ['whisper', 'preprocessor_config.json', 'feature_size', 0.5],
+    ['ctc', 'config.json', 'conv_stride', [1e9, 1, 1]],
+    ['ctc', 'config.json', 'conv_kernel', Array(900).fill(1)],
+    ['ctc', 'preprocessor_config.json', 'sampling_rate', 1e15],
     ['encoder', 'config.json', 'pad_token_id', 1.5],
   ])('of %s: %s with an absurd %s is refused', async (name, file, field, value) => {
     const { fixture, load } = LOADERS[name] as Loader

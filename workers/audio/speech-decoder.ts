@@ -20,7 +20,7 @@ export type WindowStates = EncoderStates
  * A decoder in either layout of the hub: one merged graph, or one graph for the first run and one
  * for later runs.
  */
-export interface WhisperDecoder {
+export interface SpeechDecoder {
   /** Element type of the encoder states that the decoder takes. */
   readonly stateType: ElementType
   /** The number of runs that are worth making in parallel. */
@@ -45,11 +45,11 @@ export interface WhisperDecoder {
 const ATTENTION = /^cross_attentions\.(\d{1,4})$/
 
 /** Loads the decoder. Throws `ModelLoadError` when it has unknown inputs. */
-export async function openWhisperDecoder(
+export async function openSpeechDecoder(
   runtime: Runtime,
   files: readonly [string] | readonly [string, string],
   options: SessionOptions = {},
-): Promise<WhisperDecoder> {
+): Promise<SpeechDecoder> {
   const opened = await openAll(files.map((file) => openSessionPool(runtime, file, options)))
   const close = async (): Promise<void> => {
     await Promise.all(opened.map((pool) => pool.close()))

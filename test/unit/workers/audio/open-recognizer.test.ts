@@ -1,0 +1,36 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, expect, it } from 'vitest'
+
+import { openRecognizer } from '#workers/audio/open-recognizer.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+const runtime = openRuntime()
+const folders: string[] = []
+
+afterAll(async () => {
+  await runtime.close()
+  await Promise.all(folders.map((folder) => rm(folder, { recursive: true })))
+})
+
+async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-listen-'))
+  folders.push(folder)
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text)
+  return folder
+}
+
+it.each([
+  [
+    'a type that it does not know',
+    { 'config.json': '{"model_type":"nemo-conformer-tdt"}' },
+    'speech models of type "nemo-conformer-tdt" are not supported; supported: whisper, wav2vec2',
+  ],
+  ['a transducer', { 'joiner-epoch-99.onnx': '' }, 'transducers are not supported'],
+])('refuses %s by name', async (_title, files, message) => {
+  await expect(openRecognizer({ runtime, folder: await folderWith(files) })).rejects.toThrow(
+    message,
+  )
+})

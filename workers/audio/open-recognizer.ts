@@ -1,0 +1,47 @@
+import { readdir } from 'node:fs/promises'
+
+import { findJson } from '#workers/models/folder-json.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+
+import { openCtc } from './ctc.ts'
+import type { Recognizer } from './recognizer.ts'
+import { openWhisper } from './whisper.ts'
+
+/** Options of a model that listens. */
+interface RecognizerOptions {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly onnxFile?: string
+  readonly session?: SessionOptions
+}
+
+/** `model_type` of `config.json` → layout. */
+const LAYOUTS: Readonly<Record<string, (options: RecognizerOptions) => Promise<Recognizer>>> = {
+  whisper: openWhisper,
+  wav2vec2: openCtc,
+  hubert: openCtc,
+  wavlm: openCtc,
+}
+
+/**
+ * Loads a model that listens, in the layout that `config.json` names; without a name, Whisper.
+ * Throws `ModelLoadError`, for other layouts with their name.
+ */
+export async function openRecognizer(options: RecognizerOptions): Promise<Recognizer> {
+  const { folder } = options
+  const joiner = (await readdir(folder)).find((name) => /(^|[-_])joiner\b.*\.onnx$/.test(name))
+  if (joiner !== undefined) {
+    throw new ModelLoadError(folder, `transducers are not supported: there is ${joiner}`)
+  }
+  const config = await findJson(folder, 'config.json')
+  const type = config?.model_type ?? 'whisper'
+  const open = Object.entries(LAYOUTS).find(([name]) => name === type)?.[1]
+  if (open !== undefined) return open(options)
+  const known = Object.keys(LAYOUTS).join(', ')
+  throw new ModelLoadError(
+    folder,
+    `speech models of type ${JSON.stringify(type)} are not supported; supported: ${known}`,
+  )
+}
