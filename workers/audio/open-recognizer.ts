@@ -6,6 +6,7 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
 import { openCtc } from './ctc.ts'
+import { openMoonshine } from './moonshine.ts'
 import type { Recognizer } from './recognizer.ts'
 import { openWhisper } from './whisper.ts'
 
@@ -23,6 +24,7 @@ const LAYOUTS: Readonly<Record<string, (options: RecognizerOptions) => Promise<R
   wav2vec2: openCtc,
   hubert: openCtc,
   wavlm: openCtc,
+  moonshine: openMoonshine,
 }
 
 /**

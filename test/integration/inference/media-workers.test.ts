@@ -30,6 +30,7 @@ beforeAll(async () => {
     { id: 'images', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
     { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
     { id: 'letters', kind: 'audio', source: join(FIXTURES, 'models/wav2vec2') },
+    { id: 'moonshine', kind: 'audio', source: join(FIXTURES, 'models/moonshine') },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
   tiers = openFaultTiers({
@@ -165,4 +166,11 @@ it('every layout times what it can and reports the rest', {
   const timed = (await letters.json()) as { text: string; words: { word: string }[] }
   expect(timed.words.map(({ word }) => word).join(' ')).toBe(timed.text)
   expect(timed.text).not.toBe('')
+  const moonshine = await listen(clip, {}, { ...fields, model: 'moonshine' })
+  const ignored = moonshine.headers.get('x-millrace-ignored-parameters') ?? ''
+  expect(ignored.split(/, */).sort()).toEqual([
+    'prompt',
+    'timestamp_granularities[]',
+  ])
+  expect(await moonshine.json()).toMatchObject({ language: 'unknown', segments: [{ start: 0 }] })
 })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 
 import { openRecognizer } from '#workers/audio/open-recognizer.ts'
+import { findQuietCut } from '#workers/audio/quiet-cut.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 const runtime = openRuntime()
@@ -33,4 +34,10 @@ it.each([
   await expect(openRecognizer({ runtime, folder: await folderWith(files) })).rejects.toThrow(
     message,
   )
+})
+
+it('cuts a window in the middle of the pause in its last quarter', () => {
+  const samples = new Float32Array(64_000).fill(0.1).fill(0, 10_000, 20_000).fill(0, 54_400, 57_600)
+  expect(findQuietCut(samples)).toBe(56_000)
+  expect(findQuietCut(samples.fill(0.1))).toBeGreaterThanOrEqual(48_000)
 })

@@ -1,0 +1,176 @@
+import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
+import { readOperators } from '#workers/graph/operators.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
+import { decodeTokens } from '#workers/text/detokenizer.ts'
+import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
+
+import { type Answer, type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'
+import { SAMPLE_RATE } from './decode.ts'
+import { type MoonshineFiles, readMoonshineFiles } from './moonshine-files.ts'
+import { findQuietCut } from './quiet-cut.ts'
+import { readWindows } from './read-windows.ts'
+import type { SpeechRequest, SpeechTools } from './recognizer.ts'
+import { checkTranscription, type Recognizer, spokenToken } from './recognizer.ts'
+import { roundToHundredths } from './segments.ts'
+import { openSpeechDecoder, type WindowStates } from './speech-decoder.ts'
+import { normalizeWave, openWaveModel, type WaveModel } from './wave-model.ts'
+import { compressionRatioOf } from './window-answer.ts'
+
+/** Options of a Moonshine model. */
+interface MoonshineOptions {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly onnxFile?: string
+  readonly session?: SessionOptions
+  readonly windowSeconds?: number
+}
+
+interface Parts {
+  readonly files: MoonshineFiles
+  readonly tokenizer: Tokenizer
+  readonly encoder: WaveModel<WindowStates>
+  readonly answers: AnswerDecoder
+  readonly windowSamples: number
+}
+
+// No speech has more (Jeffries et al. 2024): a longer answer repeats itself.
+const TOKENS_PER_SECOND = 6.5
+// Of the recordings that it was trained on.
+const WINDOW_SECONDS_MAX = 30
+// The frames of `seek` in the answer, 10 ms each.
+const SEEK_SAMPLES = 160
+
+/** Loads a Moonshine model in the layout of optimum. Throws `ModelLoadError`. */
+export async function openMoonshine(options: MoonshineOptions): Promise<Recognizer> {
+  const { runtime, folder, onnxFile, session } = options
+  const files = await readMoonshineFiles(folder, onnxFile)
+  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const graphs = [files.encoderFile, ...files.decoderFiles]
+  const marks = await Promise.all(graphs.map(readOperators))
+  // Its scale is one for the whole batch, so that recordings would change each other's text.
+  const isApart = marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
+  const rows = isApart ? { rowsMax: 1 } : {}
+  const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
+  return closeOnFailure(decoder, async () => {
+    const encoder = await openWaveModel<WindowStates>({
+      ...{ runtime, file: files.encoderFile, output: 'last_hidden_state' },
+      // A norm over time counts the padding.
+      ...{ pads: false, ...rows, ...(session && { session }) },
+      openReader: async () => ({
+        read: async (states) => statesOfRows(states, decoder.stateType),
+        close: async () => {},
+      }),
+    })
+    const seconds = Math.min(WINDOW_SECONDS_MAX, files.contextLength / TOKENS_PER_SECOND)
+    const windowSamples = Math.floor((options.windowSeconds ?? seconds) * SAMPLE_RATE)
+    const answers = createAnswerDecoder(decoder, rows)
+    const parts = { files, tokenizer, encoder, answers, windowSamples }
+    return {
+      ...{ windowSamples, modelFiles: graphs },
+      noWordTimes: 'Moonshine has no timestamps',
+      check: checkTranscription,
+      ignoredFields,
+      transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
+      async close() {
+        await Promise.all([encoder.close(), decoder.close()])
+      },
+    }
+  })
+}
+
+function ignoredFields({ prompt, language, wordTimestamps }: SpeechRequest): readonly string[] {
+  return [
+    ...(prompt.trim() === '' ? [] : ['prompt']),
+    ...(language === null ? [] : ['language']),
+    ...(wordTimestamps ? ['timestamp_granularities[]'] : []),
+  ]
+}
+
+/** The states of each row, in the precision that the decoder takes. */
+function statesOfRows(states: Tensor, type: ElementType): readonly WindowStates[] {
+  const [rows = 1, positions = 1] = states.dims
+  const length = states.data.length / rows
+  return Array.from({ length: rows }, (_, row) => {
+    const data = allocateElements(type, length) as Float32Array
+    data.set(states.data.subarray(row * length, (row + 1) * length) as Float32Array)
+    return { data, positions }
+  })
+}
+
+/** Without timestamps, a window ends at its quietest moment near the end, and is one segment. */
+async function transcribe(
+  parts: Parts,
+  clip: AsyncIterable<Float32Array>,
+  request: SpeechRequest,
+  tools: SpeechTools,
+): Promise<AudioResult> {
+  checkTranscription(request)
+  const { windowSamples, tokenizer, files } = parts
+  const read = await readWindows(clip, {
+    ...tools,
+    windowSamples,
+    async recognize(whole, seek) {
+      const isLast = whole.length < windowSamples
+      const samples = isLast ? whole : whole.slice(0, findQuietCut(whole))
+      const answer = await answerTo(parts, samples, request, tools.signal)
+      const text = decodeTokens(tokenizer.pieces, answer.tokenIds, { continuesText: true })
+      const segment = { text, seek, samples: samples.length, temperature: request.temperature }
+      const spoken = answer.tokenIds.flatMap((id, index) =>
+        tokenizer.pieces.isSpecial(id) || id === files.endOfText
+          ? []
+          : [spokenToken(tokenizer.pieces, id, answer.logprobs[index] as number)],
+      )
+      return {
+        segments: text.trim() === '' ? [] : [presentSegment(answer, segment)],
+        ...(request.logprobs === true && { logprobs: text.trim() === '' ? [] : spoken }),
+        advance: samples.length,
+      }
+    },
+  })
+  return { ...read, language: request.language }
+}
+
+async function answerTo(
+  { files, encoder, answers }: Parts,
+  samples: Float32Array,
+  { temperature }: SpeechRequest,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const wave = files.isNormalized ? normalizeWave(samples) : samples
+  const tokens = Math.floor((samples.length / SAMPLE_RATE) * TOKENS_PER_SECOND)
+  return answers.decode(
+    {
+      window: await encoder.run(wave, signal),
+      prompt: [files.startOfText],
+      rules: [],
+      temperature,
+      tokensMax: Math.max(1, Math.min(tokens, files.contextLength - 1)),
+      endOfText: files.endOfText,
+    },
+    signal,
+  )
+}
+
+function presentSegment(
+  { tokenIds, averageLogprob }: Answer,
+  window: {
+    readonly text: string
+    readonly seek: number
+    readonly samples: number
+    readonly temperature: number
+  },
+): AudioSegment {
+  const { text, seek, samples, temperature } = window
+  return {
+    seekFrames: Math.round(seek / SEEK_SAMPLES),
+    start: roundToHundredths(seek / SAMPLE_RATE),
+    end: roundToHundredths((seek + samples) / SAMPLE_RATE),
+    ...{ text, tokenIds, temperature, averageLogprob },
+    compressionRatio: compressionRatioOf(text),
+    noSpeechProbability: 0,
+  }
+}
