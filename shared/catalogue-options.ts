@@ -39,6 +39,8 @@ export interface ModelOptions {
   readonly reasoningParser?: ReasoningFormatName | 'none'
   /** The category of moderation that each label of a classifier means; null for harmless ones. */
   readonly categories?: Readonly<Record<string, string | null>>
+  /** The folder of a model that finds speech (Silero VAD), for `chunking_strategy`. */
+  readonly voiceActivityModel?: string
   /** Jobs that may wait in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
@@ -112,6 +114,12 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     holds: (value) =>
       isRecord(value) &&
       Object.values(value).every((name) => name === null || typeof name === 'string'),
+  },
+  voiceActivityModel: {
+    readers: ['audio'],
+    must: 'must be a folder',
+    holds: (value) =>
+      typeof value === 'string' && /^(?![a-z][a-z\d+.-]+:)[^\0]{1,4096}$/i.test(value),
   },
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }

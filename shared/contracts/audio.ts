@@ -14,6 +14,18 @@ export interface AudioInput {
   readonly logprobs?: boolean
   /** Whether the text of each window is sent as soon as it is recognized. */
   readonly stream?: boolean
+  /** How silence is found and skipped; absent where all is read. */
+  readonly voiceActivity?: VoiceActivitySettings
+}
+
+/** When speech begins and ends. */
+export interface VoiceActivitySettings {
+  /** The probability from which on a frame is speech. */
+  readonly threshold: number
+  /** Sound that is kept before speech. */
+  readonly prefixPaddingMs: number
+  /** The silence that ends speech. */
+  readonly silenceDurationMs: number
 }
 
 /** A segment of speech; times in seconds from the start of the clip. */

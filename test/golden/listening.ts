@@ -47,7 +47,7 @@ export function transcribe(
 }
 
 /** The pieces in which a decoder passes samples on. */
-async function* piecesOf(samples: Float32Array): AsyncGenerator<Float32Array> {
+export async function* piecesOf(samples: Float32Array): AsyncGenerator<Float32Array> {
   for (let at = 0; at < samples.length; at += PIECE_SAMPLES) {
     yield samples.slice(at, at + PIECE_SAMPLES)
   }

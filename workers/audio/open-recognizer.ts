@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
 
 import { findJson } from '#workers/models/folder-json.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
@@ -8,7 +9,9 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openCtc } from './ctc.ts'
 import { openMoonshine } from './moonshine.ts'
 import type { Recognizer } from './recognizer.ts'
+import { openVoiceActivity } from './voice-activity.ts'
 import { openWhisper } from './whisper.ts'
+import { withVoiceActivity } from './with-voice-activity.ts'
 
 /** Options of a model that listens. */
 interface RecognizerOptions {
@@ -16,10 +19,14 @@ interface RecognizerOptions {
   readonly folder: string
   readonly onnxFile?: string
   readonly session?: SessionOptions
+  /** The folder of a model that finds speech. */
+  readonly activityFolder?: string
 }
 
+type LayoutOptions = Omit<RecognizerOptions, 'activityFolder'>
+
 /** `model_type` of `config.json` → layout. */
-const LAYOUTS: Readonly<Record<string, (options: RecognizerOptions) => Promise<Recognizer>>> = {
+const LAYOUTS: Readonly<Record<string, (options: LayoutOptions) => Promise<Recognizer>>> = {
   whisper: openWhisper,
   wav2vec2: openCtc,
   hubert: openCtc,
@@ -31,8 +38,19 @@ const LAYOUTS: Readonly<Record<string, (options: RecognizerOptions) => Promise<R
  * Loads a model that listens, in the layout that `config.json` names; without a name, Whisper.
  * Throws `ModelLoadError`, for other layouts with their name.
  */
-export async function openRecognizer(options: RecognizerOptions): Promise<Recognizer> {
-  const { folder } = options
+export async function openRecognizer({
+  activityFolder,
+  ...options
+}: RecognizerOptions): Promise<Recognizer> {
+  const { folder, runtime } = options
+  const recognizer = await openLayout(folder, options)
+  if (activityFolder === undefined) return withVoiceActivity(recognizer, undefined)
+  return closeOnFailure(recognizer, async () => {
+    return withVoiceActivity(recognizer, await openVoiceActivity(runtime, activityFolder))
+  })
+}
+
+async function openLayout(folder: string, options: LayoutOptions): Promise<Recognizer> {
   const joiner = (await readdir(folder)).find((name) => /(^|[-_])joiner\b.*\.onnx$/.test(name))
   if (joiner !== undefined) {
     throw new ModelLoadError(folder, `transducers are not supported: there is ${joiner}`)

@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment, AudioWord, SpokenToken } from '#shared/contracts/audio.ts'
-import { CancelledError, failure } from '#shared/errors.ts'
+import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 
 import { SAMPLE_RATE } from './decode.ts'
 import type { SpeechTools } from './recognizer.ts'
@@ -23,7 +23,8 @@ interface WindowReading extends SpeechTools {
   recognize(samples: Float32Array, seek: number): Promise<WindowResult>
 }
 
-const SECONDS_MIN = 0.1
+/** Shorter recordings are refused. */
+export const SECONDS_MIN = 0.1
 
 /** Reads a clip window by window. Throws `audio_too_short`. */
 export async function readWindows(
@@ -71,7 +72,8 @@ function joinText(segments: readonly AudioSegment[]): string {
   return segments.map(({ text }) => text).join('')
 }
 
-function tooShort() {
+/** The refusal of a recording that is too short. */
+export function tooShort(): ServiceError {
   return failure.invalidRequest(
     `Audio file is too short. Minimum audio length is ${SECONDS_MIN} seconds.`,
     { param: 'file', code: 'audio_too_short' },

@@ -1,4 +1,4 @@
-import type { AudioResult, SpokenToken } from '#shared/contracts/audio.ts'
+import type { AudioResult, SpokenToken, VoiceActivitySettings } from '#shared/contracts/audio.ts'
 import { failure } from '#shared/errors.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
@@ -17,6 +17,8 @@ export interface SpeechRequest extends SpeechTask {
   readonly wordTimestamps: boolean
   /** Whether the log-probabilities of the tokens are returned. */
   readonly logprobs?: boolean
+  /** How silence is found and skipped; ignored without a model that finds speech. */
+  readonly voiceActivity?: VoiceActivitySettings
 }
 
 /** The abort signal and the progress callback of a clip. */

@@ -1,5 +1,6 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
+import { findShipped } from '#shared/load-catalogue.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
@@ -60,7 +61,7 @@ export async function openAudioModel(
   model: CatalogueModel,
   { folder, runtime, config, storage, log }: OpenTools,
 ): Promise<Opened<AudioModel>> {
-  const { onnxFile } = model.options
+  const { onnxFile, voiceActivityModel } = model.options
   await sweepClips(systemClock)
   const { decode } = await findAudioDecoder()
   const recognizer = await openRecognizer({
@@ -68,6 +69,7 @@ export async function openAudioModel(
     folder,
     session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
+    ...(voiceActivityModel !== undefined && { activityFolder: findShipped(voiceActivityModel) }),
   })
   const { noWordTimes: reason, modelFiles } = recognizer
   if (reason !== undefined) log.info({ model: model.id, reason }, 'words get no times')

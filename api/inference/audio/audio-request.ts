@@ -3,15 +3,17 @@ import { extname } from 'node:path'
 import { type Static, Type } from 'typebox'
 
 import {
+  invalidValue,
   optionalBoolean,
   optionalEnum,
+  optionalInteger,
   optionalNumber,
   optionalString,
-  unsupported,
 } from '#api/inference/field-schemas.ts'
 import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
+import type { VoiceActivitySettings } from '#shared/contracts/audio.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { choice } from '#shared/schemas.ts'
+import { choice, nullable } from '#shared/schemas.ts'
 
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import { languageCode } from './languages.ts'
@@ -30,6 +32,17 @@ const SIGNATURES: ReadonlySet<AudioFormat | undefined> = new Set<AudioFormat>([
   'wav',
   'webm',
 ])
+
+const MILLISECONDS_MAX = 10_000
+const SERVER_VAD = Type.Object(
+  {
+    type: choice(['server_vad']),
+    threshold: optionalNumber({ minimum: 0, maximum: 1, default: 0.5 }),
+    prefix_padding_ms: optionalInteger({ minimum: 0, maximum: MILLISECONDS_MAX, default: 300 }),
+    silence_duration_ms: optionalInteger({ minimum: 0, maximum: MILLISECONDS_MAX, default: 200 }),
+  },
+  { additionalProperties: false },
+)
 
 const COMMON = {
   model: Type.String({ minLength: 1, description: 'The id of a model.' }),
@@ -55,7 +68,12 @@ const COMMON = {
     default: false,
     description: 'Send the text as it is recognized. Only with `json` and `text`.',
   }),
-  chunking_strategy: unsupported(),
+  chunking_strategy: Type.Optional(
+    Type.Union([nullable(choice(['auto'])), SERVER_VAD], {
+      description:
+        'Skips silence: `auto`, or settings as JSON or as fields `chunking_strategy[…]`. Needs a model that finds speech; others ignore it, which the answer reports.',
+    }),
+  ),
 }
 const STRICT = { additionalProperties: false }
 const FILE = Type.String({ format: 'binary', description: 'A recording of up to 25 MB.' })
@@ -129,6 +147,57 @@ export function wantsLogprobs(
     "The 'include' parameter is only allowed with the response_format 'json'.",
     { param: 'include', code: 'invalid_value' },
   )
+}
+
+const STRATEGY = 'chunking_strategy'
+
+/** The fields in which clients write the settings one by one. */
+export const STRATEGY_FIELDS: readonly string[] = Object.keys(SERVER_VAD.properties).map(
+  (name) => `${STRATEGY}[${name}]`,
+)
+
+/** Joins settings that are written one by one, and reads those in JSON. */
+export function gatherStrategy(
+  fields: Readonly<Record<string, string | string[]>>,
+): Readonly<Record<string, unknown>> {
+  const own = Object.entries(fields).filter(([name]) => STRATEGY_FIELDS.includes(name))
+  const rest = Object.fromEntries(
+    Object.entries(fields).filter(([name]) => !STRATEGY_FIELDS.includes(name)),
+  )
+  const { [STRATEGY]: text } = rest
+  if (own.length === 0) {
+    return typeof text === 'string' && text.startsWith('{')
+      ? { ...rest, [STRATEGY]: parseStrategy(text) }
+      : rest
+  }
+  if (text !== undefined) throw invalidValue(STRATEGY, 'it is there as a whole and in parts.')
+  const settings = own.map(([name, text]) => {
+    const isNumber = typeof text === 'string' && /^-?\d+(\.\d+)?$/.test(text)
+    return [name.slice(STRATEGY.length + 1, -1), isNumber ? Number(text) : text] as const
+  })
+  return { ...rest, [STRATEGY]: Object.fromEntries(settings) }
+}
+
+function parseStrategy(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw invalidValue(STRATEGY, 'it is no JSON.')
+  }
+}
+
+/** How silence is skipped, or undefined. */
+export function voiceActivityOf({
+  chunking_strategy: strategy,
+}: Pick<TranscriptionFields, 'chunking_strategy'>): VoiceActivitySettings | undefined {
+  if (strategy === undefined || strategy === null) return undefined
+  const { threshold, prefix_padding_ms, silence_duration_ms } =
+    strategy === 'auto' ? ({} as Partial<Static<typeof SERVER_VAD>>) : strategy
+  return {
+    threshold: threshold ?? 0.5,
+    prefixPaddingMs: prefix_padding_ms ?? 300,
+    silenceDurationMs: silence_duration_ms ?? 200,
+  }
 }
 
 /** Whether the text is streamed. Throws for formats with timestamps. */

@@ -25,17 +25,20 @@ import { AUDIO_RESPONSE, type AudioAnswer, presentAudio } from './audio-answer.t
 import {
   AUDIO_FORM_BYTES_MAX,
   audioTooLarge,
+  gatherStrategy,
   granularitiesOf,
   hasAudioExtension,
   invalidFormat,
   isStreamed,
   languageOf,
   looksLikeAudio,
+  STRATEGY_FIELDS,
   TRANSCRIPTION_FIELDS,
   TRANSCRIPTION_FORM,
   TRANSLATION_FIELDS,
   TRANSLATION_FORM,
   type TranscriptionFields,
+  voiceActivityOf,
   wantsLogprobs,
 } from './audio-request.ts'
 import { serializeTranscript } from './audio-stream.ts'
@@ -121,7 +124,7 @@ function readRecording(
 ): Promise<Form<Recording>> {
   const signal = clientSignal(http)
   return readForm(http.request, {
-    fields: Object.keys(TASKS[task].fields.properties),
+    fields: [...Object.keys(TASKS[task].fields.properties), ...STRATEGY_FIELDS],
     lists: ['timestamp_granularities', 'include'],
     files: ['file'],
     bytesMax: AUDIO_FORM_BYTES_MAX,
@@ -173,7 +176,7 @@ function fieldsOf(
       code: 'missing_required_parameter',
     })
   }
-  return parseFields(request, TASKS[task].fields, fields)
+  return parseFields(request, TASKS[task].fields, gatherStrategy(fields))
 }
 
 /** The job input of a recording. */
@@ -196,6 +199,7 @@ async function jobOf(
     endpoint: TASKS[task].endpoint,
   })
   const { key, filename } = form.files.file as Recording
+  const voiceActivity = voiceActivityOf(fields)
   const input: AudioInput = {
     task,
     audioKey: key,
@@ -206,6 +210,7 @@ async function jobOf(
     wordTimestamps,
     ...(stream && { stream }),
     ...(logprobs && { logprobs }),
+    ...(voiceActivity !== undefined && { voiceActivity }),
   }
   return { kind: 'audio', model, input }
 }

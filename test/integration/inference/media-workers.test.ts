@@ -29,7 +29,10 @@ beforeAll(async () => {
   const models = [
     { id: 'images', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
     { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
-    { id: 'letters', kind: 'audio', source: join(FIXTURES, 'models/wav2vec2') },
+    {
+      ...{ id: 'letters', kind: 'audio', source: join(FIXTURES, 'models/wav2vec2') },
+      options: { voiceActivityModel: join(FIXTURES, 'models/voice-activity') },
+    },
     { id: 'moonshine', kind: 'audio', source: join(FIXTURES, 'models/moonshine') },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
@@ -149,13 +152,15 @@ it('a killed worker costs neither an image nor a word', { timeout: TIMEOUT_MS },
   }
 })
 
-it('every layout times what it can and reports the rest', {
+it('every layout times what it can, skips silence where it can, and reports the rest', {
   timeout: TIMEOUT_MS,
 }, async () => {
   await theWorker()
   const clip = await readFile(join(FIXTURES, 'audio/en-1.wav'))
   const fields = {
     'timestamp_granularities[]': 'word',
+    'chunking_strategy[type]': 'server_vad',
+    'chunking_strategy[threshold]': '0.4',
     prompt: 'letters',
   }
   const letters = await listen(clip, {}, { ...fields, model: 'letters' })
@@ -169,6 +174,7 @@ it('every layout times what it can and reports the rest', {
   const moonshine = await listen(clip, {}, { ...fields, model: 'moonshine' })
   const ignored = moonshine.headers.get('x-millrace-ignored-parameters') ?? ''
   expect(ignored.split(/, */).sort()).toEqual([
+    'chunking_strategy',
     'prompt',
     'timestamp_granularities[]',
   ])

@@ -124,6 +124,10 @@ describe('the catalogue', () => {
         'options.queryPrefix changes nothing for rerankers',
       ],
       [
+        { kind: 'audio', options: { voiceActivityModel: 'hub:owner/name' } },
+        'voiceActivityModel must be a folder',
+      ],
+      [
         { kind: 'embedding', options: { tokenIdVocabulary: 'theirs' } },
         'tokenIdVocabulary must be "native" or "reject"',
       ],

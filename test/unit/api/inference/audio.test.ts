@@ -89,6 +89,30 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(submitted()).toMatchObject({ logprobs: true })
   })
 
+  const AUTO = { threshold: 0.5, prefixPaddingMs: 300, silenceDurationMs: 200 }
+  it.each([
+    ['a word', [['chunking_strategy', 'auto']], AUTO],
+    [
+      'JSON',
+      [['chunking_strategy', '{"type":"server_vad","threshold":0.2,"prefix_padding_ms":50}']],
+      { ...AUTO, threshold: 0.2, prefixPaddingMs: 50 },
+    ],
+    [
+      'fields',
+      [
+        ['chunking_strategy[type]', 'server_vad'],
+        ['chunking_strategy[silence_duration_ms]', '700'],
+      ],
+      { ...AUTO, silenceDurationMs: 700 },
+    ],
+  ] as [string, Part[], object][])(
+    'hands over how silence is skipped, written as %s',
+    async (_form, parts, expected) => {
+      expect((await audio.post([clip(), MODEL, ...parts])).statusCode).toBe(200)
+      expect(submitted().voiceActivity).toEqual(expected)
+    },
+  )
+
   it('reads hotwords before the prompt', async () => {
     await audio.post([clip(), MODEL, ['hotwords', 'Millrace, ONNX'], ['prompt', 'On queues']])
     expect(submitted()).toMatchObject({ prompt: 'Millrace, ONNX On queues' })

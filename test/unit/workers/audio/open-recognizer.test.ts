@@ -8,6 +8,7 @@ import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { findQuietCut } from '#workers/audio/quiet-cut.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
+const FIXTURES = join(import.meta.dirname, '../../../fixtures/models')
 const runtime = openRuntime()
 const folders: string[] = []
 
@@ -34,6 +35,14 @@ it.each([
   await expect(openRecognizer({ runtime, folder: await folderWith(files) })).rejects.toThrow(
     message,
   )
+})
+
+it('refuses a model that finds no speech', async () => {
+  const opening = openRecognizer({
+    ...{ runtime, folder: join(FIXTURES, 'hubert') },
+    activityFolder: join(FIXTURES, 'wav2vec2'),
+  })
+  await expect(opening).rejects.toThrow('not a Silero VAD of version 5: there is no input, state')
 })
 
 it('cuts a window in the middle of the pause in its last quarter', () => {
