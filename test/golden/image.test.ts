@@ -61,12 +61,12 @@ describe('the networks', () => {
   const latents = { data: Float32Array.from(golden.start), dims: [1, 4, 8, 8] }
 
   it('say of text and latents what the reference says', async () => {
-    const text = await networks.encodeText(golden.ids, signal)
-    expectClose(text.data.slice(-golden.text.length), golden.text)
-    const request = { sample: latents, timestep: golden.timestep, guidance: undefined }
-    const [one] = await networks.predict({ ...request, texts: [text] }, signal)
+    const text = await networks.encode(golden.prompt, signal)
+    expectClose(text.states.data.slice(-golden.text.length), golden.text)
+    const row = { sample: latents, timestep: golden.timestep, text }
+    const [one] = await networks.predict([row], signal)
     expectClose(one as Float32Array, golden.unet)
-    const both = await networks.predict({ ...request, texts: [text, text] }, signal)
+    const both = await networks.predict([row, row], signal)
     for (const prediction of both) expectClose(prediction, golden.unet)
   })
 

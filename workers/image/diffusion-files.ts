@@ -4,15 +4,34 @@ import { join } from 'node:path'
 
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import { countIn, readJson } from '#workers/models/folder-json.ts'
-import { graphInside } from '#workers/models/inside-folder.ts'
+import { graphInside, pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+/** A text encoder and the folder of its tokenizer. */
+interface TextFiles {
+  readonly graph: string
+  readonly tokenizer: string
+}
+
+/** What Stable Diffusion XL adds to the older ones. */
+export interface XlFiles {
+  /** The conditions of size end with the size itself, or with a score of aesthetics. */
+  readonly sizeConditions: 'size' | 'aesthetics'
+  /** An empty text is zeros instead of the text encoder's answer to it. */
+  readonly isEmptyTextZero: boolean
+}
 
 /** The content of a Stable Diffusion folder's configuration files. */
 export interface DiffusionFiles {
   readonly scheduler: Record<string, unknown>
-  readonly modelFiles: Readonly<Record<'text' | 'unet' | 'decoder' | 'encoder', string>>
+  /** The U-Net attends to all of them; the last one also summarizes the text for XL. */
+  readonly texts: readonly [TextFiles, ...TextFiles[]]
+  readonly modelFiles: Readonly<Record<'unet' | 'decoder' | 'encoder', string>>
+  readonly xl: XlFiles | undefined
   /** Latents per side of the square that the model was trained on. */
   readonly latentSize: number
+  /** Both sides of an image in latents are multiples of this. */
+  readonly latentStep: number
   readonly latentChannels: number
   /** Inpainting models take mask and masked image beside the latents: 9 channels instead of 4. */
   readonly unetChannels: number
@@ -20,21 +39,33 @@ export interface DiffusionFiles {
   readonly vaeFactor: number
   readonly scalingFactor: number
   readonly shiftFactor: number
+  /** By channel, of VAEs whose latents are normalized with them. */
+  readonly latentStatistics: LatentStatistics | undefined
   /** Width of the guidance embedding of distilled models. */
   readonly guidanceWidth: number | undefined
+}
+
+/** Mean and standard deviation of each channel of latents. */
+interface LatentStatistics {
+  readonly mean: readonly number[]
+  readonly std: readonly number[]
 }
 
 type Json = Record<string, unknown>
 
 const PIPELINES =
-  /^(ORT|Onnx)?(StableDiffusion(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
+  /^(ORT|Onnx)?(StableDiffusion(XL)?(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
+const XL = /StableDiffusionXL/
 const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 // Larger than those of any published model; tensors of these sizes still fit into memory.
 const LATENT_SIZE_MAX = 512
 const CHANNELS_MAX = 64
+const BLOCKS = 4 // of the first exports
 const BLOCKS_MAX = 8
 const GUIDANCE_WIDTH_MAX = 65_536
-const SCALING_FACTOR = 0.18215 // of Stable Diffusion 1, when the file has none
+// Of the published models, when the file has none.
+const SCALING_FACTOR = 0.18215
+const XL_SCALING_FACTOR = 0.13025
 
 /** Reads a folder by its `model_index.json`. Throws `ModelLoadError` for any other layout. */
 export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles> {
@@ -57,29 +88,70 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
   if (unetChannels !== latentChannels && unetChannels !== 2 * latentChannels + 1) {
     throw new ModelLoadError(folder, `a U-Net with ${unetChannels} input channels is not supported`)
   }
-  const blocks = Array.isArray(vae.block_out_channels) ? vae.block_out_channels.length : 4
-  if (blocks < 1 || blocks > BLOCKS_MAX) {
-    throw new ModelLoadError(folder, `a VAE with ${blocks} blocks is not supported`)
-  }
+  const isXl = XL.test(className)
   return {
     scheduler: await readPythonJson(folder, 'scheduler/scheduler_config.json'),
+    texts: await findTexts(folder, isXl ? index : undefined),
+    xl: isXl ? parseXl(index) : undefined,
     modelFiles: {
-      text: await findGraph(folder, 'text_encoder'),
       unet: await findGraph(folder, 'unet'),
       decoder: await findGraph(folder, 'vae_decoder'),
       encoder: await findGraph(folder, 'vae_encoder'),
     },
     latentSize: count(unet, 'sample_size', 64, LATENT_SIZE_MAX),
+    latentStep: 2 ** blocksOf(folder, unet, 'U-Net'),
     latentChannels,
     unetChannels,
-    vaeFactor: 2 ** (blocks - 1),
-    scalingFactor: numberOr(vae.scaling_factor, SCALING_FACTOR),
+    vaeFactor: 2 ** (blocksOf(folder, vae, 'VAE') - 1),
+    scalingFactor: numberOr(vae.scaling_factor, isXl ? XL_SCALING_FACTOR : SCALING_FACTOR),
     shiftFactor: numberOr(vae.shift_factor, 0),
+    latentStatistics: statisticsOf(folder, vae, latentChannels),
     guidanceWidth:
       typeof unet.time_cond_proj_dim === 'number'
         ? count(unet, 'time_cond_proj_dim', 1, GUIDANCE_WIDTH_MAX)
         : undefined,
   }
+}
+
+/**
+ * The text encoders: one, or those two of Stable Diffusion XL that its index does not call absent,
+ * as its refiner does with the first.
+ */
+async function findTexts(folder: string, index?: Json): Promise<DiffusionFiles['texts']> {
+  const find = async (suffix: string): Promise<TextFiles> => ({
+    graph: await findGraph(folder, `text_encoder${suffix}`),
+    tokenizer: await pathInside(folder, `tokenizer${suffix}`),
+  })
+  if (index === undefined) return [await find('')]
+  const [, first] = Array.isArray(index.text_encoder) ? index.text_encoder : []
+  const second = await find('_2')
+  return first === null ? [second] : [await find(''), second]
+}
+
+function parseXl(index: Json): XlFiles {
+  return {
+    sizeConditions: index.requires_aesthetics_score === true ? 'aesthetics' : 'size',
+    isEmptyTextZero: index.force_zeros_for_empty_prompt !== false,
+  }
+}
+
+function blocksOf(folder: string, { block_out_channels: channels }: Json, network: string): number {
+  const blocks = Array.isArray(channels) ? channels.length : BLOCKS
+  if (blocks >= 1 && blocks <= BLOCKS_MAX) return blocks
+  throw new ModelLoadError(folder, `a ${network} with ${blocks} blocks is not supported`)
+}
+
+function statisticsOf(folder: string, vae: Json, channels: number): LatentStatistics | undefined {
+  const { latents_mean: mean, latents_std: std } = vae
+  if (!Array.isArray(mean) || !Array.isArray(std)) return undefined
+  const isPerChannel = [mean, std].every(
+    (values) => values.length === channels && values.every(Number.isFinite),
+  )
+  if (isPerChannel && !std.includes(0)) return { mean, std }
+  throw new ModelLoadError(
+    folder,
+    `latents_mean and latents_std must be ${channels} numbers each, no deviation 0`,
+  )
 }
 
 async function findGraph(folder: string, part: string): Promise<string> {

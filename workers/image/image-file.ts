@@ -3,13 +3,7 @@ import sharp, { type Metadata, type Sharp } from 'sharp'
 import type { ImageFormat } from '#shared/contracts/image.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-import type { Pixels, RedrawMask } from './pixels.ts'
-
-/** Width and height in pixels. */
-interface ImageSize {
-  readonly width: number
-  readonly height: number
-}
+import type { ImageSize, Pixels, RedrawMask } from './pixels.ts'
 
 /**
  * An uploaded image. It is decoded directly to the required size, in a thread of the library: the

@@ -3,40 +3,39 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
-import type { TensorSpec } from '#workers/runtime/specs.ts'
-import type { Tensor } from '#workers/runtime/tensor.ts'
-import { allocateElements, type TensorData } from '#workers/tensor/element-type.ts'
 
 import type { DiffusionFiles } from './diffusion-files.ts'
+import { type EncodedPrompt, openPromptEncoder, type PromptEncoder } from './prompt-encoder.ts'
+import { nameOf, runVolumes, stack, type Volume } from './run-volumes.ts'
 
-/** Values in float32, for any precision of the graph. */
-export interface Volume {
-  readonly data: Float32Array
-  readonly dims: readonly number[]
-}
-
-/** The four networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
-export interface Networks {
+/** The networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
+export interface Networks extends Pick<PromptEncoder, 'encode'> {
   /** The number of images that are worth computing in parallel. */
   readonly poolSize: number
-  /** `[1, tokens]` to the hidden states that the U-Net attends to. */
-  encodeText(tokenIds: readonly number[], signal: AbortSignal): Promise<Volume>
-  /** The U-Net's predictions for the same latents under each text, in one run where possible. */
-  predict(request: UnetRequest, signal: AbortSignal): Promise<readonly Float32Array[]>
-  /** Pixels in −1 … 1, `[1, 3, side, side]`, to latents. */
+  /** Whether the graphs take images of any size. */
+  readonly isResizable: boolean
+  /** The U-Net's prediction for each row, in one run where possible. */
+  predict(rows: readonly UnetRow[], signal: AbortSignal): Promise<readonly Float32Array[]>
+  /** Pixels in −1 … 1, `[1, 3, height, width]`, to latents. */
   encodeImage(image: Volume, signal: AbortSignal): Promise<Float32Array>
   decodeLatents(latents: Volume, signal: AbortSignal): Promise<Volume>
   close(): Promise<void>
 }
 
-/** One run of the U-Net. */
-interface UnetRequest {
-  /** `[1, channels, side, side]`. */
+/** One row of a run of the U-Net: latents under one text. */
+export interface UnetRow extends RowCondition {
+  /** `[1, channels, height, width]`. */
   readonly sample: Volume
   readonly timestep: number
-  readonly texts: readonly Volume[]
-  /** For distilled models with a guidance input. */
-  readonly guidance: Float32Array | undefined
+}
+
+/** What the prediction of a row is made for. */
+export interface RowCondition {
+  readonly text: EncodedPrompt
+  /** `[1, width]`: for distilled models with a guidance input. */
+  readonly guidance?: Volume
+  /** `[1, 5 or 6]`: the conditions of size of Stable Diffusion XL. */
+  readonly timeIds?: Volume
 }
 
 /** Loads the networks of a folder. With `isAlone`, a run gets all cores. */
@@ -48,25 +47,34 @@ export async function openNetworks(
 ): Promise<Networks> {
   const open = (part: keyof DiffusionFiles['modelFiles']) =>
     openSessionPool(runtime, files.modelFiles[part], options)
-  const networks = await openAll([open('text'), open('unet'), open('decoder'), open('encoder')])
-  const [text, unet, decoder, encoder] = networks
-  const only = (network: SessionPool, volume: Volume, signal: AbortSignal) => {
+  const networks = await openAll([
+    openPromptEncoder(runtime, files, options, isAlone),
+    ...([open('unet'), open('decoder'), open('encoder')] as const),
+  ])
+  const [prompts, unet, decoder, encoder] = networks
+  const only = async (network: SessionPool, volume: Volume, signal: AbortSignal) => {
     const session = network.choose(isAlone())
-    return runOnce(runtime, session, { [nameOf(session.inputs)]: volume }, signal)
+    const [found] = await runVolumes(
+      runtime,
+      session,
+      { [nameOf(session.inputs)]: volume },
+      { signal },
+    )
+    return found as Volume
   }
-  const isSplit = unet.wide.inputs.some(({ name, dims }) => name === 'sample' && dims[0] === 1)
+  const sample = unet.wide.inputs.find(({ name }) => name === 'sample')
+  const isSplit = sample?.dims[0] === 1
   return {
     poolSize: unet.poolSize,
-    encodeText: (tokenIds, signal) =>
-      only(text, { data: Float32Array.from(tokenIds), dims: [1, tokenIds.length] }, signal),
-    async predict(request, signal) {
+    isResizable: [unet, decoder, encoder].every(({ wide }) => hasFreeSides(wide)),
+    encode: prompts.encode,
+    async predict(rows, signal) {
       const session = unet.choose(isAlone())
       // Exports with a fixed batch size of one run the texts one after another.
-      if (!isSplit) return predictAll(runtime, session, request, signal)
+      if (!isSplit) return predictAll(runtime, session, rows, signal)
       const predictions: Float32Array[] = []
-      for (const one of request.texts) {
-        const run = { ...request, texts: [one] }
-        predictions.push(...(await predictAll(runtime, session, run, signal)))
+      for (const row of rows) {
+        predictions.push(...(await predictAll(runtime, session, [row], signal)))
       }
       return predictions
     },
@@ -74,85 +82,71 @@ export async function openNetworks(
       const { data, dims } = await only(encoder, image, signal)
       const isMeanAndVariance = dims[1] === 2 * files.latentChannels
       const mean = isMeanAndVariance ? data.subarray(0, data.length / 2) : data
-      return mean.map((value) => (value - files.shiftFactor) * files.scalingFactor)
+      return normalize(files, mean)
     },
-    decodeLatents({ data, dims }, signal) {
-      const latents = data.map((value) => value / files.scalingFactor + files.shiftFactor)
-      return only(decoder, { data: latents, dims }, signal)
-    },
+    decodeLatents: ({ data, dims }, signal) =>
+      only(decoder, { data: denormalize(files, data), dims }, signal),
     async close() {
       await Promise.all(networks.map((network) => network.close()))
     },
   }
 }
 
+function hasFreeSides({ inputs }: ModelSession): boolean {
+  const image = inputs.find(({ dims }) => dims.length === 4)
+  return image?.dims.slice(2).every((side) => typeof side !== 'number') === true
+}
+
+/** Latents of the VAE in the scale of the U-Net. */
+function normalize(
+  { scalingFactor, shiftFactor, latentStatistics, latentChannels }: DiffusionFiles,
+  latents: Float32Array,
+): Float32Array {
+  const plane = latents.length / latentChannels
+  return latents.map((value, i) => {
+    if (latentStatistics === undefined) return (value - shiftFactor) * scalingFactor
+    const channel = Math.floor(i / plane)
+    const mean = latentStatistics.mean[channel] as number
+    return ((value - mean) * scalingFactor) / (latentStatistics.std[channel] as number)
+  })
+}
+
+function denormalize(
+  { scalingFactor, shiftFactor, latentStatistics, latentChannels }: DiffusionFiles,
+  latents: Float32Array,
+): Float32Array {
+  const plane = latents.length / latentChannels
+  return latents.map((value, i) => {
+    if (latentStatistics === undefined) return value / scalingFactor + shiftFactor
+    const channel = Math.floor(i / plane)
+    const mean = latentStatistics.mean[channel] as number
+    return (value * (latentStatistics.std[channel] as number)) / scalingFactor + mean
+  })
+}
+
 async function predictAll(
   runtime: Runtime,
   unet: ModelSession,
-  { sample, timestep, texts, guidance }: UnetRequest,
+  rows: readonly UnetRow[],
   signal: AbortSignal,
 ): Promise<readonly Float32Array[]> {
-  const rows = texts.length
   const isScalar = unet.inputs.some(({ name, dims }) => name === 'timestep' && dims.length === 0)
-  const { data } = await runOnce(
+  const all = (choose: (row: UnetRow) => Volume | undefined) =>
+    stack(rows.flatMap((row) => choose(row) ?? []))
+  const [found] = await runVolumes(
     runtime,
     unet,
     {
-      sample: stack(texts.map(() => sample)),
-      timestep: { data: Float32Array.of(timestep), dims: isScalar ? [] : [1] },
-      encoder_hidden_states: stack(texts),
-      ...(guidance && {
-        timestep_cond: stack(texts.map(() => ({ data: guidance, dims: [1, guidance.length] }))),
-      }),
+      sample: all(({ sample }) => sample),
+      timestep: { data: Float32Array.of(rows[0]?.timestep ?? 0), dims: isScalar ? [] : [1] },
+      encoder_hidden_states: all(({ text }) => text.states),
+      timestep_cond: all(({ guidance }) => guidance),
+      text_embeds: all(({ text }) => text.summary),
+      time_ids: all(({ timeIds }) => timeIds),
     },
-    signal,
+    { signal },
   )
-  const length = data.length / rows
-  return texts.map((_text, row) => data.slice(row * length, (row + 1) * length))
-}
-
-function stack(volumes: readonly Volume[]): Volume {
-  const length = volumes[0]?.data.length ?? 0
-  const data = new Float32Array(length * volumes.length)
-  for (const [row, volume] of volumes.entries()) data.set(volume.data, row * length)
-  return { data, dims: [volumes.length, ...(volumes[0]?.dims.slice(1) ?? [])] }
-}
-
-/** The first output of a run as float32; inputs are converted to the type of the graph. */
-async function runOnce(
-  runtime: Runtime,
-  session: ModelSession,
-  volumes: Readonly<Record<string, Volume>>,
-  signal: AbortSignal,
-): Promise<Volume> {
-  const feeds: Record<string, Tensor> = {}
-  const output = nameOf(session.outputs)
-  try {
-    for (const { name, type = 'float32' } of session.inputs) {
-      const volume = volumes[name]
-      if (volume === undefined) throw new Error(`${session.file}: nothing for the input ${name}`)
-      feeds[name] = runtime.tensor(type, convert(volume.data, type), volume.dims)
-    }
-    const { [output]: tensor } = await session.run(feeds, { [output]: null }, { signal })
-    const { data, dims } = tensor as Tensor
-    const copy = Float32Array.from(data as unknown as ArrayLike<number>)
-    tensor?.dispose()
-    return { data: copy, dims }
-  } finally {
-    for (const tensor of Object.values(feeds)) tensor.dispose()
-  }
-}
-
-function convert(values: Float32Array, type: NonNullable<TensorSpec['type']>): TensorData {
-  if (type === 'float32') return values
-  if (type === 'int64') return BigInt64Array.from(values, (value) => BigInt(Math.round(value)))
-  const data = allocateElements(type, values.length) as Float32Array
-  data.set(values)
-  return data
-}
-
-function nameOf(specs: readonly TensorSpec[]): string {
-  const [first] = specs
-  if (first === undefined) throw new Error('the model has no inputs or outputs')
-  return first.name
+  const { data } = found as Volume
+  const length = data.length / rows.length
+  return rows.map((_row, at) => data.slice(at * length, (at + 1) * length))
 }

@@ -1,10 +1,14 @@
-import type { Volume } from './networks.ts'
+import type { Volume } from './run-volumes.ts'
 
-/** Interleaved 8-bit pixels of a rectangle. */
-export interface Pixels {
-  readonly data: Uint8Array
+/** Width and height in pixels. */
+export interface ImageSize {
   readonly width: number
   readonly height: number
+}
+
+/** Interleaved 8-bit pixels of a rectangle. */
+export interface Pixels extends ImageSize {
+  readonly data: Uint8Array
 }
 
 /** RGB pixels to the VAE's input: planar, −1 … 1. */
@@ -32,23 +36,31 @@ export function toPixels({ data, dims }: Volume): Pixels {
 }
 
 /** The mask by pixel: 1 where the image is regenerated, 0 where it stays. */
-export interface RedrawMask {
+export interface RedrawMask extends ImageSize {
   readonly data: Uint8Array
-  readonly width: number
-  readonly height: number
 }
 
 /** The mask over the latents: a latent is regenerated where any of its pixels is. */
-export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
-  const small = new Float32Array(size * size)
+export function shrinkMask(mask: RedrawMask, size: ImageSize): Float32Array {
+  const small = new Float32Array(size.width * size.height)
   for (let y = 0; y < mask.height; y++) {
     for (let x = 0; x < mask.width; x++) {
       if (mask.data[y * mask.width + x] === 0) continue
-      const row = Math.floor((y * size) / mask.height)
-      small[row * size + Math.floor((x * size) / mask.width)] = 1
+      const row = Math.floor((y * size.height) / mask.height)
+      small[row * size.width + Math.floor((x * size.width) / mask.width)] = 1
     }
   }
   return small
+}
+
+/**
+ * The size to draw an image of another size at: about as many pixels as `native` squared in the
+ * aspect ratio that is asked for, both sides multiples of `step`.
+ */
+export function fitSize({ width, height }: ImageSize, native: number, step: number): ImageSize {
+  const stretch = Math.sqrt(width / height)
+  const toStep = (side: number) => Math.max(step, Math.floor(side / step) * step)
+  return { width: toStep(native * stretch), height: toStep(native / stretch) }
 }
 
 /** The generated image inside the mask, the original's exact pixels outside. */

@@ -5,8 +5,10 @@ export interface StepDefaults {
 }
 
 interface DefaultsRow extends StepDefaults {
-  fits(scheduler: Record<string, unknown>): boolean
+  fits(scheduler: Record<string, unknown>, isXl: boolean): boolean
 }
+
+const EULER = ['EulerDiscreteScheduler', 'EulerAncestralDiscreteScheduler']
 
 // Distilled models need few steps and were trained without guidance (Luo et al. 2023; Sauer et al.
 // 2023).
@@ -18,10 +20,12 @@ const ROWS: readonly DefaultsRow[] = [
   },
   {
     fits: ({ _class_name: name, timestep_spacing: spacing }) =>
-      name === 'EulerDiscreteScheduler' && spacing === 'trailing',
+      EULER.includes(String(name)) && spacing === 'trailing',
     steps: 4,
     guidance: 1,
   },
+  // Podell et al. 2023 draw with 5.
+  { fits: (_scheduler, isXl) => isXl, steps: 25, guidance: 5 },
   { fits: () => true, steps: 20, guidance: 7.5 },
 ]
 
@@ -31,9 +35,9 @@ const EMBEDDED_GUIDANCE = 8.5
 /** The defaults for a scheduler's configuration. */
 export function defaultsFor(
   scheduler: Record<string, unknown>,
-  takesGuidance: boolean,
+  { takesGuidance, isXl }: { readonly takesGuidance: boolean; readonly isXl: boolean },
 ): StepDefaults {
-  const { steps, guidance } = ROWS.find((row) => row.fits(scheduler)) as DefaultsRow
+  const { steps, guidance } = ROWS.find((row) => row.fits(scheduler, isXl)) as DefaultsRow
   return { steps, guidance: takesGuidance ? EMBEDDED_GUIDANCE : guidance }
 }
 

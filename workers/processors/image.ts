@@ -3,8 +3,15 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import { encodeImage, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
-import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
-import { blankOut, type Pixels, pasteBack, type RedrawMask } from '#workers/image/pixels.ts'
+import type { ImageRequest } from '#workers/image/image-request.ts'
+import type { DiffusionPipeline } from '#workers/image/pipeline.ts'
+import {
+  blankOut,
+  type ImageSize,
+  type Pixels,
+  pasteBack,
+  type RedrawMask,
+} from '#workers/image/pixels.ts'
 
 import { allOrNone, type JobTools } from './processor-row.ts'
 
@@ -19,6 +26,8 @@ const SOURCE_BYTES_MAX = 64 * 1024 ** 2
 // A variation goes half the way through the noise: it keeps the colours, not the details.
 const VARIATION_STRENGTH = 0.5
 const EDIT_STRENGTH = 1
+// Refiners know the last steps alone.
+const REFINER_STRENGTH = 0.3
 
 /**
  * Draws the images of one job, as many at a time as gain from it, and stores each once it is done.
@@ -32,14 +41,16 @@ export async function processImage(
   const begunMs = clock.now()
   const steps = input.steps ?? pipeline.defaults.steps
   refuseSteps(steps, pipeline.trainSteps)
-  const source = await readSource(model, input)
+  if (pipeline.isRefiner && input.task === 'generate') throw refinesOnly()
+  const size = pipeline.sizeFor(input)
+  const source = await readSource(model, input, size)
   if (signal.aborted) throw new CancelledError()
   reply.started(0)
   const preparedMs = clock.now()
   const stepsEach = pipeline.stepsOf(steps, source?.strength ?? 1)
   const { format = 'png', outputPrefix } = input
   const imageKeys = Array.from({ length: input.n }, (_, at) => `${outputPrefix}/${at}.${format}`)
-  const request = requestOf(input, pipeline, steps, source)
+  const request = { ...requestOf(input, pipeline, steps), size, ...(source && { source }) }
   let stepsDone = 0
   const onStep = (): void => {
     stepsDone += 1
@@ -80,31 +91,29 @@ function requestOf(
   input: ImageInput,
   { defaults }: DiffusionPipeline,
   steps: number,
-  source: Source | undefined,
-): Omit<ImageRequest, 'image'> {
+): Omit<ImageRequest, 'image' | 'size' | 'source'> {
   return {
     prompt: input.task === 'variation' ? '' : input.prompt,
     negativePrompt: input.negativePrompt ?? '',
     seed: input.seed,
     steps,
     guidance: input.guidanceScale ?? defaults.guidance,
-    ...(source && { source }),
   }
 }
 
 async function readSource(
   { pipeline, storage }: ImageModel,
   input: ImageInput,
+  size: ImageSize,
 ): Promise<Source | undefined> {
   if (input.task === 'generate') return undefined
-  const side = { width: pipeline.nativeSize, height: pipeline.nativeSize }
   const image = await openImage(
     await readObject(storage, input.imageKey, SOURCE_BYTES_MAX),
     'image',
   )
-  const start = blankOut(await image.coloursAt(side), await image.transparencyAt(side))
+  const start = blankOut(await image.coloursAt(size), await image.transparencyAt(size))
   if (input.task === 'variation') {
-    return { pixels: start, strength: input.strength ?? VARIATION_STRENGTH }
+    return { pixels: start, strength: input.strength ?? defaultStrength(pipeline, input) }
   }
   const masking = await openMask(storage, input, image)
   const original = await image.coloursAt(input)
@@ -112,10 +121,15 @@ async function readSource(
   if (input.maskKey === undefined && !pasteMask.data.includes(1)) throw nothingToRedraw()
   return {
     pixels: start,
-    mask: await masking.transparencyAt(side),
-    strength: input.strength ?? EDIT_STRENGTH,
+    mask: await masking.transparencyAt(size),
+    strength: input.strength ?? defaultStrength(pipeline, input),
     paste: (drawn) => pasteBack(drawn, original, pasteMask),
   }
+}
+
+function defaultStrength({ isRefiner }: DiffusionPipeline, { task }: ImageInput): number {
+  if (isRefiner) return REFINER_STRENGTH
+  return task === 'edit' ? EDIT_STRENGTH : VARIATION_STRENGTH
 }
 
 /** What says by its transparency where to redraw: the mask, else the image itself. */
@@ -130,6 +144,13 @@ async function openMask(
   throw failure.invalidRequest(
     `The mask has ${mask.width}×${mask.height} pixels and the image ${image.width}×${image.height}; they must be of the same size.`,
     { param: 'mask', code: 'invalid_mask' },
+  )
+}
+
+function refinesOnly(): Error {
+  return failure.invalidRequest(
+    'The model refines images and draws none from a prompt alone. Use /v1/images/edits or /v1/images/variations.',
+    { param: 'model', code: 'model_not_supported' },
   )
 }
 

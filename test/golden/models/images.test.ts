@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { type ImageScene, judgeImage, readImage } from '#test/support/image-judge.ts'
-import type { ImageRequest } from '#workers/image/pipeline.ts'
+import type { ImageRequest } from '#workers/image/image-request.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 

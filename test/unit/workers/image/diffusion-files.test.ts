@@ -36,7 +36,7 @@ describe('a folder', () => {
   })
 
   it.each([
-    'StableDiffusionXLPipeline',
+    'StableDiffusionXLControlNetPipeline',
     'StableDiffusion3Pipeline',
     'StableDiffusionInstructPix2PixPipeline',
     'StableDiffusionControlNetPipeline',

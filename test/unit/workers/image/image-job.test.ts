@@ -18,10 +18,12 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 const FOLDER = join(import.meta.dirname, '../../../fixtures/models/stable-diffusion')
 const SIDE = 24
 const COMMON = { n: 1, width: SIDE, height: SIDE, seed: 7, steps: 3 }
+const XL_FOLDER = join(import.meta.dirname, '../../../fixtures/models/stable-diffusion-xl')
 const runtime = openRuntime()
 const folder = await mkdtemp(join(tmpdir(), 'millrace-images-'))
 const storage = openDirectoryStore(folder)
 const pipeline = await openPipeline({ runtime, folder: FOLDER })
+const xl = await openPipeline({ runtime, folder: XL_FOLDER })
 let runs = 0
 
 afterAll(async () => {
@@ -34,6 +36,7 @@ async function draw(
   input: Partial<ImageInput> & Pick<ImageInput, 'task'>,
   onProgress: (step: number) => void = () => {},
   signal = new AbortController().signal,
+  model = pipeline,
 ) {
   runs += 1
   const outputPrefix = `out/${runs}`
@@ -50,7 +53,7 @@ async function draw(
   } as unknown as JobReplies<'image'>
   const job = { input: { ...COMMON, outputPrefix, ...input }, enqueuedAtMs: 0 }
   await processImage(job as unknown as JobEnvelope<'image'>, {
-    model: { pipeline, storage },
+    model: { pipeline: model, storage },
     reply,
     signal,
     clock: systemClock,
@@ -150,8 +153,10 @@ describe('editing', () => {
   it.each([
     ['a mask', { imageKey: 'whole', maskKey: 'cut' }],
     ['the transparency of the image', { imageKey: 'cut' }],
-  ])('redraws what %s says and keeps every other pixel', async (_name, keys) => {
-    const { images } = await draw({ task: 'edit', prompt: 'a', ...keys })
+    ['a mask, with Stable Diffusion XL', { imageKey: 'whole', maskKey: 'cut' }, xl],
+  ])('redraws what %s says and keeps every other pixel', async (_name, keys, model = pipeline) => {
+    const job = { task: 'edit', prompt: 'a', ...keys } as const
+    const { images } = await draw(job, undefined, undefined, model)
     const drawn = images[0] as Buffer
     const changed = new Set<string>()
     for (let i = 0; i < SIDE * SIDE; i++) {
@@ -220,6 +225,32 @@ it.each(['jpeg', 'webp'] as const)('writes %s files of the asked quality', async
   expect(small?.keys[0]).toMatch(new RegExp(`\\.${format}$`))
   expect((await sharp(small?.files[0]).metadata()).format).toBe(format)
   expect(small?.files[0]?.length).toBeLessThan(large?.files[0]?.length ?? 0)
+})
+
+describe('Stable Diffusion XL', () => {
+  it('is varied by prompt, size and strength, and repeated by the seed', async () => {
+    const drawXl = async (input: Partial<ImageInput>) => {
+      const job = { task: 'generate', prompt: 'a', ...input } as const
+      return (await draw(job, undefined, undefined, xl)).images[0]
+    }
+    const plain = await drawXl({})
+    expect(await drawXl({})).toEqual(plain)
+    expect(await drawXl({ prompt: 'a blue square' } as Partial<ImageInput>)).not.toEqual(plain)
+    expect(await drawXl({ negativePrompt: 'a blue square' })).not.toEqual(plain)
+    expect(await drawXl({ width: 48 })).toHaveLength(3 * 48 * SIDE)
+    await store('source')
+    const source = { task: 'variation', imageKey: 'source' } as Partial<ImageInput>
+    const weak = await drawXl(source)
+    expect(await drawXl({ ...source, strength: 0.9 } as Partial<ImageInput>)).not.toEqual(weak)
+  })
+
+  it('refuses to draw from nothing with a refiner, naming the field', async () => {
+    const running = draw({ task: 'generate', prompt: 'a' }, undefined, undefined, {
+      ...xl,
+      isRefiner: true,
+    })
+    await expect(running).rejects.toMatchObject({ kind: 'invalidRequest', param: 'model' })
+  })
 })
 
 describe('noise schedulers', () => {
