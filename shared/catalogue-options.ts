@@ -28,6 +28,8 @@ export interface ModelOptions {
   /** Defaults for images when the request sets none. */
   readonly steps?: number
   readonly guidance?: number
+  /** Pixels per side of the tiles in which larger images are decoded and encoded. */
+  readonly tileSize?: number
   /**
    * Whether organizations share cached prefixes. A common system prompt is then computed once, but
    * each organization can measure which prompts others have sent.
@@ -98,6 +100,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     must: 'must be a number from 0 to 30',
     holds: within(0, 30),
   },
+  tileSize: { readers: ['image'], ...count(64, 4096) },
   sharedPrefixCache: {
     readers: ['completion'],
     must: 'must be true or false',

@@ -3,11 +3,14 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 import { readClipTokenizer } from '#workers/image/clip-tokenizer.ts'
+import { readDiffusionFiles } from '#workers/image/diffusion-files.ts'
 import { type DiffusionPipeline, openPipeline } from '#workers/image/pipeline.ts'
+import { openVae, type Vae } from '#workers/image/vae.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import { ModelSession } from '#workers/runtime/session.ts'
 
 interface Recorded {
   readonly guidance: number
@@ -34,6 +37,13 @@ interface Golden {
   readonly pipelines: RecordedPipeline[]
   readonly fromImage: (Recorded & { readonly strength: number })[]
   readonly refined: (Recorded & { readonly strength: number })[]
+  readonly tiled: {
+    readonly width: number
+    readonly height: number
+    /** The first channel. */
+    readonly decoded: number[]
+    readonly encoded: number[]
+  }
   readonly normalized: RecordedPipeline & { readonly mean: number[]; readonly std: number[] }
 }
 
@@ -107,7 +117,7 @@ describe('Stable Diffusion XL', () => {
     'takes the steps of $scheduler with guidance $guidance at $width x $height',
     async (row) => {
       const scheduler = { ...row.config, _class_name: row.scheduler }
-      const pipeline = await openPipeline({ runtime, folder: FOLDER, scheduler })
+      const pipeline = await openPipeline({ runtime, folder: FOLDER, scheduler, tileSize: 64 })
       const { latents, pixels } = await drawSteps(pipeline, row, row)
       expectSteps(latents, row.latents)
       expectClose(pixels, row.pixels, LEVEL)
@@ -141,6 +151,47 @@ describe('Stable Diffusion XL', () => {
       await pipeline.close()
     },
   )
+})
+
+describe('the autoencoder of Stable Diffusion XL', () => {
+  const { width, height, decoded, encoded } = golden.tiled
+  const latents = { data: noise(4 * width * height), dims: [1, 4, height, width] }
+  const open = async (tileSize?: number) => {
+    const files = await readDiffusionFiles(FOLDER)
+    return openVae(runtime, { ...files, ...(tileSize !== undefined && { tileSize }) }, {})
+  }
+  /** The latents as the U-Net has them, which are scaled before they are decoded. */
+  const decode = async (vae: Vae) => {
+    const scaled = { ...latents, data: latents.data.map((value) => value * 0.13025) }
+    return (await vae.decodeLatents(scaled, signal)).data.slice(0, decoded.length)
+  }
+
+  it('decodes and encodes large images in blended tiles, as the reference does', async () => {
+    const vae = await open()
+    expectClose(await decode(vae), decoded)
+    const values = Float32Array.from({ length: 3 * decoded.length }, (_, i) => Math.sin(0.01 * i))
+    const image = { data: values, dims: [1, 3, 2 * height, 2 * width] }
+    const scaled = encoded.map((value) => value * 0.13025)
+    expectClose(await vae.encodeImage(image, signal), scaled)
+    await vae.close()
+  })
+
+  it('runs no more than a tile at once, and images of up to its pixels as a whole', async () => {
+    const run = vi.spyOn(ModelSession.prototype, 'run')
+    const vae = await open(32)
+    const tiled = await decode(vae)
+    const sizes = run.mock.calls.map(([{ latent_sample: tile }]) => tile?.dims.slice(2))
+    expect(sizes.length).toBeGreaterThan(1)
+    expect(sizes[0]).toEqual([16, 16])
+    await vae.close()
+    run.mockClear()
+    const large = await open(64)
+    const whole = await decode(large)
+    expect(run.mock.calls).toHaveLength(1)
+    await expect(async () => expectClose(whole, [...tiled])).rejects.toThrow()
+    await large.close()
+    run.mockRestore()
+  })
 })
 
 describe('a folder of Stable Diffusion XL', () => {

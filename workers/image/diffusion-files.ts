@@ -37,6 +37,8 @@ export interface DiffusionFiles {
   readonly unetChannels: number
   /** Pixels per latent along one side. */
   readonly vaeFactor: number
+  /** Pixels per side of the largest square that the VAE computes at once. */
+  readonly tileSize: number
   readonly scalingFactor: number
   readonly shiftFactor: number
   /** By channel, of VAEs whose latents are normalized with them. */
@@ -59,6 +61,7 @@ const XL = /StableDiffusionXL/
 const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 // Larger than those of any published model; tensors of these sizes still fit into memory.
 const LATENT_SIZE_MAX = 512
+const VAE_SIZE_MAX = 8192
 const CHANNELS_MAX = 64
 const BLOCKS = 4 // of the first exports
 const BLOCKS_MAX = 8
@@ -89,6 +92,8 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
     throw new ModelLoadError(folder, `a U-Net with ${unetChannels} input channels is not supported`)
   }
   const isXl = XL.test(className)
+  const latentSize = count(unet, 'sample_size', 64, LATENT_SIZE_MAX)
+  const vaeFactor = 2 ** (blocksOf(folder, vae, 'VAE') - 1)
   return {
     scheduler: await readPythonJson(folder, 'scheduler/scheduler_config.json'),
     texts: await findTexts(folder, isXl ? index : undefined),
@@ -98,11 +103,13 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
       decoder: await findGraph(folder, 'vae_decoder'),
       encoder: await findGraph(folder, 'vae_encoder'),
     },
-    latentSize: count(unet, 'sample_size', 64, LATENT_SIZE_MAX),
+    latentSize,
     latentStep: 2 ** blocksOf(folder, unet, 'U-Net'),
     latentChannels,
     unetChannels,
-    vaeFactor: 2 ** (blocksOf(folder, vae, 'VAE') - 1),
+    vaeFactor,
+    // Some VAEs state the size of their own training, which is less than they are used for.
+    tileSize: Math.max(latentSize * vaeFactor, count(vae, 'sample_size', 1, VAE_SIZE_MAX)),
     scalingFactor: numberOr(vae.scaling_factor, isXl ? XL_SCALING_FACTOR : SCALING_FACTOR),
     shiftFactor: numberOr(vae.shift_factor, 0),
     latentStatistics: statisticsOf(folder, vae, latentChannels),

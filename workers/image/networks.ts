@@ -2,23 +2,23 @@ import { openAll } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
-import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
+import { openSessionPool } from '#workers/runtime/session-pool.ts'
 
 import type { DiffusionFiles } from './diffusion-files.ts'
 import { type EncodedPrompt, openPromptEncoder, type PromptEncoder } from './prompt-encoder.ts'
-import { nameOf, runVolumes, stack, type Volume } from './run-volumes.ts'
+import { runVolumes, stack, type Volume } from './run-volumes.ts'
+import { hasFreeSides, openVae, type Vae } from './vae.ts'
 
 /** The networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
-export interface Networks extends Pick<PromptEncoder, 'encode'> {
+export interface Networks
+  extends Pick<PromptEncoder, 'encode'>,
+    Pick<Vae, 'encodeImage' | 'decodeLatents'> {
   /** The number of images that are worth computing in parallel. */
   readonly poolSize: number
   /** Whether the graphs take images of any size. */
   readonly isResizable: boolean
   /** The U-Net's prediction for each row, in one run where possible. */
   predict(rows: readonly UnetRow[], signal: AbortSignal): Promise<readonly Float32Array[]>
-  /** Pixels in −1 … 1, `[1, 3, height, width]`, to latents. */
-  encodeImage(image: Volume, signal: AbortSignal): Promise<Float32Array>
-  decodeLatents(latents: Volume, signal: AbortSignal): Promise<Volume>
   close(): Promise<void>
 }
 
@@ -45,29 +45,20 @@ export async function openNetworks(
   options: SessionOptions = {},
   isAlone = () => true,
 ): Promise<Networks> {
-  const open = (part: keyof DiffusionFiles['modelFiles']) =>
-    openSessionPool(runtime, files.modelFiles[part], options)
   const networks = await openAll([
     openPromptEncoder(runtime, files, options, isAlone),
-    ...([open('unet'), open('decoder'), open('encoder')] as const),
+    openSessionPool(runtime, files.modelFiles.unet, options),
+    openVae(runtime, files, options),
   ])
-  const [prompts, unet, decoder, encoder] = networks
-  const only = async (network: SessionPool, volume: Volume, signal: AbortSignal) => {
-    const session = network.choose(isAlone())
-    const [found] = await runVolumes(
-      runtime,
-      session,
-      { [nameOf(session.inputs)]: volume },
-      { signal },
-    )
-    return found as Volume
-  }
+  const [prompts, unet, vae] = networks
   const sample = unet.wide.inputs.find(({ name }) => name === 'sample')
   const isSplit = sample?.dims[0] === 1
   return {
     poolSize: unet.poolSize,
-    isResizable: [unet, decoder, encoder].every(({ wide }) => hasFreeSides(wide)),
+    isResizable: vae.isResizable && hasFreeSides(unet.wide),
     encode: prompts.encode,
+    encodeImage: vae.encodeImage,
+    decodeLatents: vae.decodeLatents,
     async predict(rows, signal) {
       const session = unet.choose(isAlone())
       // Exports with a fixed batch size of one run the texts one after another.
@@ -78,50 +69,10 @@ export async function openNetworks(
       }
       return predictions
     },
-    async encodeImage(image, signal) {
-      const { data, dims } = await only(encoder, image, signal)
-      const isMeanAndVariance = dims[1] === 2 * files.latentChannels
-      const mean = isMeanAndVariance ? data.subarray(0, data.length / 2) : data
-      return normalize(files, mean)
-    },
-    decodeLatents: ({ data, dims }, signal) =>
-      only(decoder, { data: denormalize(files, data), dims }, signal),
     async close() {
       await Promise.all(networks.map((network) => network.close()))
     },
   }
-}
-
-function hasFreeSides({ inputs }: ModelSession): boolean {
-  const image = inputs.find(({ dims }) => dims.length === 4)
-  return image?.dims.slice(2).every((side) => typeof side !== 'number') === true
-}
-
-/** Latents of the VAE in the scale of the U-Net. */
-function normalize(
-  { scalingFactor, shiftFactor, latentStatistics, latentChannels }: DiffusionFiles,
-  latents: Float32Array,
-): Float32Array {
-  const plane = latents.length / latentChannels
-  return latents.map((value, i) => {
-    if (latentStatistics === undefined) return (value - shiftFactor) * scalingFactor
-    const channel = Math.floor(i / plane)
-    const mean = latentStatistics.mean[channel] as number
-    return ((value - mean) * scalingFactor) / (latentStatistics.std[channel] as number)
-  })
-}
-
-function denormalize(
-  { scalingFactor, shiftFactor, latentStatistics, latentChannels }: DiffusionFiles,
-  latents: Float32Array,
-): Float32Array {
-  const plane = latents.length / latentChannels
-  return latents.map((value, i) => {
-    if (latentStatistics === undefined) return value / scalingFactor + shiftFactor
-    const channel = Math.floor(i / plane)
-    const mean = latentStatistics.mean[channel] as number
-    return (value * (latentStatistics.std[channel] as number)) / scalingFactor + mean
-  })
 }
 
 async function predictAll(

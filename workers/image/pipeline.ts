@@ -41,10 +41,13 @@ export async function openPipeline(options: {
   readonly scheduler?: Record<string, unknown>
   /** Overrides the scheduler's defaults. */
   readonly defaults?: Partial<StepDefaults>
+  /** Overrides what the VAE computes at once. */
+  readonly tileSize?: number
 }): Promise<DiffusionPipeline> {
   const { runtime, folder, session, scheduler } = options
   const read = await readDiffusionFiles(folder)
-  const files = { ...read, scheduler: scheduler ?? read.scheduler }
+  const { tileSize = read.tileSize } = options
+  const files = { ...read, tileSize, scheduler: scheduler ?? read.scheduler }
   createNoiseScheduler(files.scheduler, 1)
   let numDrawn = 0
   const networks = await openNetworks(runtime, files, session, () => numDrawn === 1)

@@ -96,13 +96,16 @@ export async function openImageModel(
   { folder, runtime, config, storage }: OpenTools,
 ): Promise<Opened<ImageModel>> {
   const session = sessionOptionsOf(model, config)
-  const { steps, guidance } = model.options
+  const { steps, guidance, tileSize } = model.options
   const defaults = {
     ...(steps !== undefined && { steps }),
     ...(guidance !== undefined && { guidance }),
   }
   disableImageCache()
-  const pipeline = await openPipeline({ runtime, folder, session, defaults })
+  const pipeline = await openPipeline({
+    ...{ runtime, folder, session, defaults },
+    ...(tileSize !== undefined && { tileSize }),
+  })
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
 }
 
