@@ -15,6 +15,8 @@ interface Common {
   readonly steps?: number
   readonly guidanceScale?: number
   readonly negativePrompt?: string
+  /** How often each image is reported while it is drawn; never if absent. */
+  readonly partialImages?: number
 }
 
 /** A request for images; source images are keys in object storage. */
@@ -33,6 +35,16 @@ export type ImageInput = Common &
       }
     | { readonly task: 'variation'; readonly imageKey: string; readonly strength?: number }
   )
+
+/** An image on the way, as its model expects it to become. */
+export interface PartialImage {
+  /** Its index among the images of the job. */
+  readonly image: number
+  /** 0, 1, … for one image. */
+  readonly index: number
+  /** The key of its file in object storage. */
+  readonly key: string
+}
 
 /** The generated images. */
 export interface ImageResult {

@@ -2,6 +2,7 @@ import type { WireError } from '../errors.ts'
 import type { AnswerDialect } from './answer-formats.ts'
 import type { SpokenToken } from './audio.ts'
 import type { CandidateDelta } from './completion.ts'
+import type { PartialImage } from './image.ts'
 import type { QueueKind, QueueTable } from './job.ts'
 import type { SpeechAudio, SpeechFormat } from './speech.ts'
 import type { TrainingProgress } from './training.ts'
@@ -57,6 +58,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly audio?: SpeechAudio
       /** The losses of a training. */
       readonly training?: TrainingProgress
+      readonly partialImage?: PartialImage
     }
   | {
       readonly type: 'result'

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 import { readClipTokenizer } from '#workers/image/clip-tokenizer.ts'
 import { readDiffusionFiles } from '#workers/image/diffusion-files.ts'
+import type { DrawnStep } from '#workers/image/image-request.ts'
 import { type DiffusionPipeline, openPipeline } from '#workers/image/pipeline.ts'
 import { openVae, type Vae } from '#workers/image/vae.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -23,6 +24,8 @@ interface Recorded {
 interface RecordedPipeline extends Recorded {
   readonly scheduler: string
   readonly config: Record<string, unknown>
+  /** The clean latents that are expected in each step. */
+  readonly clean: number[][]
   readonly width: number
   readonly height: number
   /** 0 to 255, interleaved. */
@@ -82,9 +85,14 @@ async function drawSteps(
     ...(strength !== undefined && { source: { ...source, strength } }),
   }
   const seen: Float32Array[] = []
-  await pipeline.drawLatents(request, { signal, onStep: (_step, latents) => seen.push(latents) })
+  const clean: Float32Array[] = []
+  const onStep = (drawn: DrawnStep) => {
+    seen.push(drawn.latents)
+    clean.push(drawn.clean())
+  }
+  await pipeline.drawLatents(request, { signal, onStep })
   const { data } = await pipeline.draw(request, { signal })
-  return { latents: seen, pixels: data }
+  return { latents: seen, clean, pixels: data }
 }
 
 function expectClose(actual: ArrayLike<number>, expected: readonly number[], tolerance = 1e-4) {
@@ -118,8 +126,9 @@ describe('Stable Diffusion XL', () => {
     async (row) => {
       const scheduler = { ...row.config, _class_name: row.scheduler }
       const pipeline = await openPipeline({ runtime, folder: FOLDER, scheduler, tileSize: 64 })
-      const { latents, pixels } = await drawSteps(pipeline, row, row)
+      const { latents, clean, pixels } = await drawSteps(pipeline, row, row)
       expectSteps(latents, row.latents)
+      expectSteps(clean, row.clean)
       expectClose(pixels, row.pixels, LEVEL)
       await pipeline.close()
     },

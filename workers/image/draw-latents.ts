@@ -1,5 +1,6 @@
 import type { Condition } from './conditions.ts'
 import type { DiffusionFiles } from './diffusion-files.ts'
+import { estimateClean } from './estimate-clean.ts'
 import type { ImageRequest, ImageTools } from './image-request.ts'
 import type { Networks, UnetRow } from './networks.ts'
 import { normalNoise } from './noise.ts'
@@ -47,6 +48,7 @@ export async function drawLatents(
       timestep: scheduler.timesteps[index] as number,
     }
     const prediction = await predict(networks, condition, step, signal)
+    const run = { index, latents, prediction }
     latents = scheduler.step(prediction, latents, index, () =>
       normalNoise({ seed, image, draw: index + 1 }, length),
     )
@@ -57,7 +59,10 @@ export async function drawLatents(
         mask[i % mask.length] === 1 ? value : (known[i] as number),
       )
     }
-    onStep?.(index - first + 1, latents)
+    await onStep?.({
+      ...{ step: index - first + 1, latents },
+      clean: () => estimateClean(scheduler, files.scheduler.prediction_type, run),
+    })
   }
   return latents
 }

@@ -27,6 +27,15 @@ export interface ImageRequest {
 /** The abort signal and the progress callback of an image. */
 export interface ImageTools {
   readonly signal: AbortSignal
-  /** Receives the latents after each run of the U-Net. */
-  onStep?(step: number, latents: Float32Array): void
+  /** Called after each run of the U-Net; the next one waits for it. */
+  onStep?(drawn: DrawnStep): void | Promise<void>
+}
+
+/** An image after a run of the U-Net. */
+export interface DrawnStep {
+  /** 1, 2, … of the runs of the image. */
+  readonly step: number
+  readonly latents: Float32Array
+  /** The latents without noise that the U-Net predicts now. */
+  clean(): Float32Array
 }

@@ -27,6 +27,8 @@ export interface DiffusionPipeline {
   /** The number of U-Net runs of a request: fewer than its steps with a strength below 1. */
   stepsOf(steps: number, strength: number): number
   draw(request: ImageRequest, tools: ImageTools): Promise<Pixels>
+  /** Latents of an image of this size as pixels. */
+  decode(latents: Float32Array, size: ImageSize, signal: AbortSignal): Promise<Pixels>
   /** The latents of the same image, before they are decoded. */
   drawLatents(request: ImageRequest, tools: ImageTools): Promise<Float32Array>
   close(): Promise<void>
@@ -64,6 +66,10 @@ export async function openPipeline(options: {
   const square = { width: nativeSize, height: nativeSize }
   const drawAt = (request: ImageRequest, tools: ImageTools) =>
     drawRequest({ files, networks }, { size: square, ...request }, tools)
+  const decode: DiffusionPipeline['decode'] = async (data, { width, height }, signal) => {
+    const dims = [1, files.latentChannels, height / vaeFactor, width / vaeFactor]
+    return toPixels(await networks.decodeLatents({ data, dims }, signal))
+  }
   return {
     nativeSize,
     isRefiner: xl?.sizeConditions === 'aesthetics',
@@ -81,11 +87,10 @@ export async function openPipeline(options: {
     drawLatents: (request, tools) => counted(() => drawAt(request, tools)),
     draw: (request, tools) =>
       counted(async () => {
-        const data = await drawAt(request, tools)
-        const { width, height } = request.size ?? square
-        const dims = [1, files.latentChannels, height / vaeFactor, width / vaeFactor]
-        return toPixels(await networks.decodeLatents({ data, dims }, tools.signal))
+        const latents = await drawAt(request, tools)
+        return decode(latents, request.size ?? square, tools.signal)
       }),
+    decode,
     close: () => networks.close(),
   }
 }

@@ -1,9 +1,9 @@
-import type { ImageInput } from '#shared/contracts/image.ts'
+import type { ImageInput, PartialImage } from '#shared/contracts/image.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import { encodeImage, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
-import type { ImageRequest } from '#workers/image/image-request.ts'
+import type { DrawnStep, ImageRequest } from '#workers/image/image-request.ts'
 import type { DiffusionPipeline } from '#workers/image/pipeline.ts'
 import {
   blankOut,
@@ -13,6 +13,7 @@ import {
   type RedrawMask,
 } from '#workers/image/pixels.ts'
 
+import { storePartials } from './partial-images.ts'
 import { allOrNone, type JobTools } from './processor-row.ts'
 
 /** What an image queue serves. */
@@ -51,18 +52,23 @@ export async function processImage(
   const { format = 'png', outputPrefix } = input
   const imageKeys = Array.from({ length: input.n }, (_, at) => `${outputPrefix}/${at}.${format}`)
   const request = { ...requestOf(input, pipeline, steps), size, ...(source && { source }) }
+  const finish = source?.paste ?? ((drawn: Pixels) => drawn)
   let stepsDone = 0
-  const onStep = (): void => {
-    stepsDone += 1
-    reply.progress(stepsDone, input.n * stepsEach)
-  }
+  const report = (partialImage?: PartialImage): void =>
+    reply.progress(stepsDone, input.n * stepsEach, partialImage && { partialImage })
+  const storePartial = storePartials(input, {
+    ...{ pipeline, storage, runs: stepsEach, size, finish, report },
+  })
   const waiting = imageKeys.entries()
   const drawWaiting = async (either: AbortSignal): Promise<void> => {
     for (const [image, key] of waiting) {
+      const onStep = (drawn: DrawnStep): Promise<void> => {
+        stepsDone += 1
+        report()
+        return storePartial(image, drawn, either)
+      }
       const drawn = await pipeline.draw({ ...request, image }, { signal: either, onStep })
-      const sized = await resizeImage(drawn, input)
-      const whole = source?.paste === undefined ? sized : source.paste(sized)
-      const file = await encodeImage(whole, input)
+      const file = await encodeImage(finish(await resizeImage(drawn, input)), input)
       await storage.put(key, file, { contentType: `image/${format}`, signal: either })
     }
   }

@@ -5,6 +5,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { WorkerConfig } from '#shared/config/inference.ts'
 import type { SpokenToken } from '#shared/contracts/audio.ts'
 import type { CandidateDelta, SamplingDefaults } from '#shared/contracts/completion.ts'
+import type { PartialImage } from '#shared/contracts/image.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { JobTimings, StartReport, TokenUsage } from '#shared/contracts/reply.ts'
 import type { SpeechAudio } from '#shared/contracts/speech.ts'
@@ -118,7 +119,8 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   noteTokens?(candidate: number, count: number): void
   /**
    * `text` is the transcript of a window of a recording, when the client streams it, and `logprobs`
-   * are its tokens; `audio` is a part of a speech; `training` has the losses of a training.
+   * are its tokens; `audio` is a part of a speech; `training` has the losses of a training;
+   * `partialImage` is an image on the way.
    */
   progress(
     step: number,
@@ -128,6 +130,7 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
       readonly logprobs?: readonly SpokenToken[]
       readonly audio?: SpeechAudio
       readonly training?: TrainingProgress
+      readonly partialImage?: PartialImage
     },
   ): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void

@@ -57,29 +57,43 @@ export function getImageModel(
   return getCapableModel(models, caller, { name: model ?? fallback, kind: 'image', endpoint })
 }
 
-/** Writes one event for each image of a streamed answer; the stored objects are then deleted. */
+/**
+ * Writes one event for each image of a streamed answer, and for each on the way; the stored objects
+ * are then deleted.
+ */
 export function serializeImages(
   services: InferenceServices,
   fields: ImageFields,
   kind: 'image_generation' | 'image_edit',
 ): SseSerializer<'image'> {
   const { size, quality, background, output_format: format } = fields
+  const sent = new Set<string>()
+  const write = (type: string, image: object): string => {
+    const about = {
+      ...{ type, created_at: unixSeconds(services.clock.now()) },
+      ...{ size: size ?? 'auto', quality: quality ?? 'auto', background: background ?? 'auto' },
+      ...{ output_format: format ?? 'png' },
+    }
+    return `event: ${type}\ndata: ${JSON.stringify({ ...about, ...image })}\n\n`
+  }
   return {
     opening: () => '',
     async serialize(event) {
+      if (event.type === 'progress' && event.partialImage !== undefined) {
+        const { key, image, index } = event.partialImage
+        const [inline] = await inlineImages(services, [key])
+        // A worker that replaces a lost one draws them again.
+        if (sent.has(key)) return ''
+        sent.add(key)
+        return write(`${kind}.partial_image`, {
+          ...{ ...inline, partial_image_index: index },
+          ...((fields.n ?? 1) > 1 && { image_index: image }),
+        })
+      }
       if (event.type !== 'result') return ''
       const images = await inlineImages(services, event.result.imageKeys)
-      const about = {
-        type: `${kind}.completed`,
-        created_at: unixSeconds(services.clock.now()),
-        ...{ size: size ?? 'auto', quality: quality ?? 'auto', background: background ?? 'auto' },
-        ...{ output_format: format ?? 'png', usage: NO_TOKENS },
-      }
       return images
-        .map((image) => {
-          const body = JSON.stringify({ ...about, ...image })
-          return `event: ${about.type}\ndata: ${body}\n\n`
-        })
+        .map((image) => write(`${kind}.completed`, { ...image, usage: NO_TOKENS }))
         .join('')
     },
   }

@@ -15,6 +15,7 @@ import type { ImageFormat, ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
 
 const IMAGES_MAX = 10
+const PARTIAL_IMAGES_MAX = 3
 const PROMPT_LENGTH_MAX = 1000
 const SIZES = [
   ...['256x256', '512x512', '1024x1024', '1536x1024', '1024x1536', '1792x1024', '1024x1792'],
@@ -93,9 +94,16 @@ const COMMON = {
   }),
   stream: optionalBoolean({
     default: false,
-    description: 'Answer with server-sent events, one for each image, with its bytes in base64.',
+    description:
+      'Answer with server-sent events: `image_generation.completed` (of edits and variations `image_edit.completed`) for each image, with its bytes in base64.',
   }),
-  partial_images: ineffective({ type: ['integer', 'null'], minimum: 0, maximum: 3 }, [0]),
+  partial_images: optionalInteger({
+    minimum: 0,
+    maximum: PARTIAL_IMAGES_MAX,
+    default: 0,
+    description:
+      'How many events `image_generation.partial_image` (or `image_edit.partial_image`) a stream has for each image while it is drawn; fewer where it has fewer steps. With `n` above 1 each has an `image_index`.',
+  }),
 }
 
 const PROMPT = Type.String({
@@ -133,7 +141,11 @@ export type ImageFields = Static<typeof COMMON_FIELDS>
 /** Known fields that have no effect beside others. */
 export function ineffectiveFields(fields: ImageFields): readonly string[] {
   const isLossless = (fields.output_format ?? 'png') === 'png'
-  return isLossless && typeof fields.output_compression === 'number' ? ['output_compression'] : []
+  const hasNoUse = {
+    output_compression: isLossless && typeof fields.output_compression === 'number',
+    partial_images: fields.stream !== true && (fields.partial_images ?? 0) > 0,
+  }
+  return Object.entries(hasNoUse).flatMap(([name, isIgnored]) => (isIgnored ? [name] : []))
 }
 
 /** The job input that all image requests share, with every default filled in. */
@@ -143,6 +155,7 @@ export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
   const { steps, guidance_scale: guidanceScale, negative_prompt: negativePrompt } = fields
   const { output_format: format, output_compression: quality } = fields
   const isLossy = typeof format === 'string' && format !== 'png'
+  const partialImages = fields.stream === true ? (fields.partial_images ?? 0) : 0
   return {
     n: fields.n ?? 1,
     width: width as number,
@@ -151,6 +164,7 @@ export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
     outputPrefix: `${MEDIA_PREFIX}/${randomId('img-')}`,
     ...(isLossy && { format }),
     ...(isLossy && typeof quality === 'number' && { quality }),
+    ...(partialImages > 0 && { partialImages }),
     ...(typeof steps === 'number' && { steps }),
     ...(typeof guidanceScale === 'number' && { guidanceScale }),
     ...(typeof negativePrompt === 'string' && { negativePrompt }),

@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { STORED_REQUEST_HEADER, StoredRequests } from '#api/jobs/stored-requests.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
+import type { ImageInput } from '#shared/contracts/image.ts'
 
 import { type ImageSurface, openImageSurface } from './image-surface.ts'
 import { itRefuses, type Refusal } from './refusals.ts'
-import { API_KEY, openSurface, serveSurface } from './surface.ts'
+import { API_KEY, openSurface, type Script, serveSurface } from './surface.ts'
 
 let images: ImageSurface
 let surface: ImageSurface['surface']
@@ -81,11 +82,44 @@ describe('POST /v1/images/generations', () => {
     expect(served.headers['content-type']).toBe(`image/${format}`)
   })
 
-  it('reports what PNG files and a single event have no use for', async () => {
-    const answer = await generate({ output_compression: 40, stream: true, partial_images: 2 })
+  it('reports what PNG files and answers without a stream have no use for', async () => {
+    const answer = await generate({ output_compression: 40, partial_images: 2 })
     expect(answer.headers['x-millrace-ignored-parameters']).toBe(
-      'partial_images, output_compression',
+      'output_compression, partial_images',
     )
+    expect(images.submitted()).not.toHaveProperty('partialImages')
+  })
+
+  it('streams images on the way once each, to the official client, and stores none', async () => {
+    const drawPartial: Script = async function* (request) {
+      const { outputPrefix } = request.input as unknown as ImageInput
+      // The second run is that of a worker that replaces a lost one.
+      for (const index of [0, 0, 1]) {
+        const key = `${outputPrefix}/0-partial-${index}.png`
+        await images.store.put(key, Buffer.from(`partial ${index}`))
+        const partialImage = { image: 0, index, key }
+        yield { type: 'progress', step: index + 1, steps: 4, partialImage }
+      }
+      yield* images.draw(request)
+    }
+    const served = await serveSurface(drawPartial, { store: images.store })
+    const client = new OpenAI({ baseURL: served.baseURL, apiKey: API_KEY })
+    const fields = { size: '256x256', output_format: 'png', partial_images: 2 } as const
+    const stream = await client.images.generate({ prompt: 'a cat', stream: true, ...fields })
+    const events = await Array.fromAsync(stream)
+    const about = { created_at: expect.any(Number), size: '256x256', output_format: 'png' }
+    const rest = { ...about, quality: 'auto', background: 'auto', b64_json: expect.any(String) }
+    expect(events).toEqual([
+      ...[0, 1].map((index) => {
+        const type = 'image_generation.partial_image'
+        return { type, ...rest, partial_image_index: index }
+      }),
+      { type: 'image_generation.completed', ...rest, usage: expect.any(Object) },
+    ])
+    const texts = events.map(({ b64_json: text }) => Buffer.from(text, 'base64').toString())
+    expect(texts.slice(0, 2)).toEqual(['partial 0', 'partial 1'])
+    expect(await images.keys('media/')).not.toContainEqual(expect.stringContaining('partial'))
+    await served.close()
   })
 
   it('streams an event for each image, to the official client', async () => {

@@ -6,10 +6,11 @@ import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
-import type { ImageInput } from '#shared/contracts/image.ts'
+import type { ImageInput, PartialImage } from '#shared/contracts/image.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { readObject } from '#shared/storage/object-store.ts'
+import type { DrawnStep } from '#workers/image/image-request.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { processImage } from '#workers/processors/image.ts'
 import type { JobReplies } from '#workers/processors/processor-row.ts'
@@ -41,10 +42,15 @@ async function draw(
   runs += 1
   const outputPrefix = `out/${runs}`
   const progress: string[] = []
+  const partials: (PartialImage & { step: number })[] = []
   const keys: string[] = []
   const reply = {
     started: () => progress.push('started'),
-    progress(step: number, steps: number) {
+    progress(step: number, steps: number, report?: { partialImage?: PartialImage }) {
+      if (report?.partialImage !== undefined) {
+        partials.push({ ...report.partialImage, step })
+        return
+      }
       progress.push(`${step}/${steps}`)
       onProgress(step)
     },
@@ -62,7 +68,14 @@ async function draw(
   const images = await Promise.all(
     files.map((file) => sharp(file).raw().toBuffer({ resolveWithObject: true })),
   )
-  return { progress, keys, files, images: images.map(({ data }) => data), info: images[0]?.info }
+  return {
+    progress,
+    partials,
+    keys,
+    files,
+    images: images.map(({ data }) => data),
+    info: images[0]?.info,
+  }
 }
 
 /** Stores an image with a colour per pixel; the left half transparent where asked for. */
@@ -227,6 +240,56 @@ it.each(['jpeg', 'webp'] as const)('writes %s files of the asked quality', async
   expect(small?.files[0]?.length).toBeLessThan(large?.files[0]?.length ?? 0)
 })
 
+describe('images on the way', () => {
+  const read = async (key: string) =>
+    sharp(await readObject(storage, key, 1e6))
+      .raw()
+      .toBuffer()
+
+  it.each([
+    [0, 8, []],
+    [1, 8, [4]],
+    [3, 8, [2, 4, 6]],
+    // As many as there are runs before the last.
+    [3, 3, [1, 2]],
+    [3, 1, []],
+  ])('of %i in %i steps are stored after equal distances', async (partialImages, steps, wanted) => {
+    const { partials } = await draw({ task: 'generate', prompt: 'a', steps, partialImages })
+    expect(partials.map(({ step }) => step)).toEqual(wanted)
+    expect(partials.map(({ image, index }) => [image, index])).toEqual(
+      wanted.map((_step, index) => [0, index]),
+    )
+  })
+
+  it('have the size and format of the image, approach it and leave it as it is', async () => {
+    const job = { task: 'generate', prompt: 'a', steps: 12 } as const
+    const [alone] = (await draw(job)).images as [Buffer]
+    const { images, partials } = await draw({ ...job, partialImages: 3 })
+    expect(images[0]).toEqual(alone)
+    const distances: number[] = []
+    for (const { key } of partials) {
+      const partial = await read(key)
+      expect(partial).toHaveLength(alone.length)
+      distances.push(partial.reduce((sum, value, i) => sum + Math.abs(value - (alone[i] ?? 0)), 0))
+    }
+    expect(distances.toSorted((a, b) => b - a)).toEqual(distances)
+    expect(distances.at(-1)).toBeGreaterThan(0)
+  })
+
+  it('of an edit keep every pixel outside of the mask', async () => {
+    const original = await store('whole')
+    await store('cut', { isCut: true })
+    const keys = { imageKey: 'whole', maskKey: 'cut' }
+    const job = { task: 'edit', prompt: 'a', ...keys, steps: 4, partialImages: 1 } as const
+    const [partial] = (await draw(job)).partials
+    const pixels = await read(partial?.key ?? '')
+    for (let i = 0; i < SIDE * SIDE; i++) {
+      if (i % SIDE < SIDE / 2) continue
+      expect(pixels.subarray(3 * i, 3 * i + 3)).toEqual(original.subarray(4 * i, 4 * i + 3))
+    }
+  })
+})
+
 describe('Stable Diffusion XL', () => {
   it('is varied by prompt, size and strength, and repeated by the seed', async () => {
     const drawXl = async (input: Partial<ImageInput>) => {
@@ -268,7 +331,7 @@ describe('noise schedulers', () => {
     const common = { prompt: 'a cat', negativePrompt: '', seed: 7, steps: 4, guidance: 1 }
     const tools = {
       signal: new AbortController().signal,
-      onStep: (step: number) => steps.push(step),
+      onStep: ({ step }: DrawnStep) => void steps.push(step),
     }
     const latents = await own.drawLatents({ ...common, image, source }, tools)
     return { latents, steps, expected: own.stepsOf(4, 0.5) }
