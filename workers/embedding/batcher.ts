@@ -20,6 +20,13 @@ interface BatcherOptions<Item, Result> {
   readonly sharedBatchTokens?: number | undefined
   /** How many tokens an item has. */
   lengthOf(item: Item): number
+  /** Whether an item can be in the batch of another one; all can if absent. */
+  readonly canJoin?: (oldest: Item, item: Item) => boolean
+  /**
+   * Whether callers submit their next item as soon as they have a result: the next batch waits for
+   * those, or the batches of two callers would alternate instead of becoming one.
+   */
+  readonly areItemsContinued?: boolean
   /** Receives the size of every batch. */
   readonly onBatch?: ((size: number) => void) | undefined
   /** Runs one batch; results in the order of its items. Alone: nothing else runs or waits now. */
@@ -58,13 +65,17 @@ export class Batcher<Item, Result> {
   submit(item: Item, signal: AbortSignal): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, length: this.#options.lengthOf(item), resolve, reject, signal })
-      // Items of the same turn of the event loop travel together.
-      if (this.#isScheduled || this.#numRunning >= this.#poolSize) return
-      this.#isScheduled = true
-      setImmediate(() => {
-        this.#isScheduled = false
-        this.#start()
-      })
+      if (this.#numRunning < this.#poolSize) this.#schedule()
+    })
+  }
+
+  /** Items of the same turn of the event loop travel together. */
+  #schedule(): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.#start()
     })
   }
 
@@ -76,7 +87,8 @@ export class Batcher<Item, Result> {
       this.#numRunning += 1
       void this.#run(batch, isAlone).finally(() => {
         this.#numRunning -= 1
-        this.#start()
+        if (this.#options.areItemsContinued === true) this.#schedule()
+        else this.#start()
       })
     }
   }
@@ -94,12 +106,14 @@ export class Batcher<Item, Result> {
 
   #nextBatch(): Waiting<Item, Result>[] {
     const { maxBatchTokens, maxBatchSize, sharedBatchTokens = maxBatchTokens } = this.#options
+    const { canJoin = () => true } = this.#options
     const alive = this.#waiting.filter((entry) => !dropIfAborted(entry))
-    const [oldest, ...others] = alive
+    const [oldest, ...rest] = alive
     if (oldest === undefined) {
       this.#waiting = []
       return []
     }
+    const others = rest.filter(({ item }) => canJoin(oldest.item, item))
     others.sort((a, b) => Math.abs(a.length - oldest.length) - Math.abs(b.length - oldest.length))
     const batch = [oldest]
     const tokensMax = Math.min(maxBatchTokens, sharedBatchTokens)

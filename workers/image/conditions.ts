@@ -1,8 +1,8 @@
 import type { XlFiles } from './diffusion-files.ts'
-import type { RowCondition } from './networks.ts'
 import type { ImageSize } from './pixels.ts'
 import type { EncodedPrompt } from './prompt-encoder.ts'
 import { embedGuidance } from './step-defaults.ts'
+import type { RowCondition } from './unet.ts'
 
 /** What an image is drawn for. */
 export interface Condition {

@@ -2,11 +2,12 @@ import type { Condition } from './conditions.ts'
 import type { DiffusionFiles } from './diffusion-files.ts'
 import { estimateClean } from './estimate-clean.ts'
 import type { ImageRequest, ImageTools } from './image-request.ts'
-import type { Networks, UnetRow } from './networks.ts'
+import type { Networks } from './networks.ts'
 import { normalNoise } from './noise.ts'
 import { createNoiseScheduler } from './noise-schedulers/table.ts'
 import type { NoiseScheduler } from './noise-schedulers/types.ts'
 import { blankOut, type ImageSize, type Pixels, shrinkMask, toVolume } from './pixels.ts'
+import type { UnetRow } from './unet.ts'
 
 interface Parts {
   readonly files: DiffusionFiles

@@ -45,6 +45,8 @@ export async function openPipeline(options: {
   readonly defaults?: Partial<StepDefaults>
   /** Overrides what the VAE computes at once. */
   readonly tileSize?: number
+  /** Receives the number of rows of every run of the U-Net. */
+  readonly onBatch?: (size: number) => void
 }): Promise<DiffusionPipeline> {
   const { runtime, folder, session, scheduler } = options
   const read = await readDiffusionFiles(folder)
@@ -52,7 +54,10 @@ export async function openPipeline(options: {
   const files = { ...read, tileSize, scheduler: scheduler ?? read.scheduler }
   createNoiseScheduler(files.scheduler, 1)
   let numDrawn = 0
-  const networks = await openNetworks(runtime, files, session, () => numDrawn === 1)
+  const networks = await openNetworks(runtime, files, session, {
+    isAlone: () => numDrawn === 1,
+    ...(options.onBatch !== undefined && { onBatch: options.onBatch }),
+  })
   const counted = async <Drawn>(draw: () => Promise<Drawn>): Promise<Drawn> => {
     numDrawn += 1
     try {

@@ -69,8 +69,9 @@ export const PROCESSORS: readonly ProcessorRow[] = [
   }),
   defineProcessor<'image', ImageModel>({
     kind: 'image',
-    // The U-Net of a usual model fills all cores; a second job would only make both late.
-    slots: 1,
+    // One is encoded or decoded while the other is denoised, and both share runs of the U-Net; more
+    // would only make all of them late.
+    slots: 2,
     open: openImageModel,
     process: processImage,
     stats: () => IDLE,

@@ -93,7 +93,7 @@ export async function openSpeechModel(
 /** Opens a model of images. */
 export async function openImageModel(
   model: CatalogueModel,
-  { folder, runtime, config, storage }: OpenTools,
+  { folder, runtime, config, storage, onBatch }: OpenTools,
 ): Promise<Opened<ImageModel>> {
   const session = sessionOptionsOf(model, config)
   const { steps, guidance, tileSize } = model.options
@@ -105,6 +105,7 @@ export async function openImageModel(
   const pipeline = await openPipeline({
     ...{ runtime, folder, session, defaults },
     ...(tileSize !== undefined && { tileSize }),
+    ...(onBatch !== undefined && { onBatch }),
   })
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 
 import { CancelledError } from '#shared/errors.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
@@ -99,6 +99,49 @@ describe('the batcher', () => {
     await kept
     expect(batches).toEqual([['a']])
     expect(batcher.waitingCount).toBe(0)
+  })
+
+  it('keeps items apart that cannot be in one batch', async () => {
+    const batches: string[][] = []
+    const batcher = new Batcher<string, string>({
+      ...{ maxBatchTokens: 10, maxBatchSize: 10, lengthOf: () => 1 },
+      canJoin: ([first], word) => word.startsWith(first as string),
+      async run(words) {
+        batches.push([...words])
+        return [...words]
+      },
+    })
+    const words = ['a1', 'b1', 'a2', 'b2']
+    expect(await Promise.all(words.map((word) => batcher.submit(word, FOREVER)))).toEqual(words)
+    expect(batches).toEqual([
+      ['a1', 'a2'],
+      ['b1', 'b2'],
+    ])
+  })
+
+  it('joins callers that continue, although the second one came during a batch', async () => {
+    const batches: string[][] = []
+    const release: (() => void)[] = []
+    const batcher = new Batcher<string, string>({
+      ...{ maxBatchTokens: 10, maxBatchSize: 10, lengthOf: () => 1, areItemsContinued: true },
+      async run(words) {
+        batches.push([...words])
+        await new Promise<void>((resolve) => release.push(resolve))
+        return [...words]
+      },
+    })
+    const follow = async (name: string) => {
+      for (const step of [1, 2]) await batcher.submit(`${name}${step}`, FOREVER)
+    }
+    const first = follow('a')
+    await vi.waitFor(() => expect(release).toHaveLength(1))
+    const second = follow('b')
+    for (const at of [0, 1, 2]) {
+      await vi.waitFor(() => expect(release).toHaveLength(at + 1))
+      release[at]?.()
+    }
+    await Promise.all([first, second])
+    expect(batches).toEqual([['a1'], ['b1', 'a2'], ['b2']])
   })
 
   it('fails the items of a failed batch and goes on', async () => {

@@ -1,0 +1,112 @@
+import { join } from 'node:path'
+
+import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest'
+
+import type { ImageRequest } from '#workers/image/image-request.ts'
+import { type DiffusionPipeline, openPipeline } from '#workers/image/pipeline.ts'
+import { openUnet } from '#workers/image/unet.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+import { ModelSession } from '#workers/runtime/session.ts'
+
+const FIXTURES = join(import.meta.dirname, '../../../fixtures/models')
+// One thread: all rows go through one session.
+const session = { intraOpThreads: 1 }
+const runtime = openRuntime()
+const open = (name: string) =>
+  openPipeline({
+    runtime,
+    folder: join(FIXTURES, name),
+    session,
+    onBatch: (rows) => seen.push(rows),
+  })
+const xl = await open('stable-diffusion-xl')
+// Its graph takes one timestep for all rows.
+const older = await open('stable-diffusion')
+const { signal } = new AbortController()
+let seen: number[] = []
+
+beforeEach(() => {
+  seen = []
+})
+afterAll(async () => {
+  await Promise.all([xl.close(), older.close()])
+  await runtime.close()
+})
+
+const REQUEST = { prompt: 'a red circle', negativePrompt: '', image: 0, steps: 4, guidance: 3 }
+
+function draw(pipeline: DiffusionPipeline, rest: Partial<ImageRequest>, tools = { signal }) {
+  return pipeline.draw({ ...REQUEST, seed: 1, ...rest }, tools)
+}
+
+describe('runs of the U-Net', () => {
+  it.each([
+    ['at any timesteps, with a place for each', { steps: 6 }, 4],
+    ['of a text alone and of one with guidance', { guidance: 1 }, 3],
+    ['of other steps and of another text', { steps: 3, prompt: 'a blue square' }, 4],
+  ])('have the rows of two images %s', async (_name, second, rows) => {
+    const [one, two] = [await draw(xl, {}), await draw(xl, { seed: 2, ...second })]
+    const alone = seen.length
+    seen = []
+    const both = await Promise.all([draw(xl, {}), draw(xl, { seed: 2, ...second })])
+    expect(Math.max(...seen)).toBe(rows)
+    expect(seen.length).toBeLessThan(alone)
+    expect(both).toEqual([one, two])
+  })
+
+  it('have rows of one timestep alone where the graph takes no more', async () => {
+    const unet = await openUnet(runtime, older.modelFiles[1] as string, session, {
+      nativeLatents: 64,
+      onBatch: (rows) => seen.push(rows),
+    })
+    const sample = { data: new Float32Array(256).fill(0.5), dims: [1, 4, 8, 8] }
+    const states = { data: new Float32Array(16 * 32).fill(0.1), dims: [1, 16, 32] }
+    const row = { sample, text: { states }, timestep: 500 }
+    const rows = [row, { ...row, timestep: 20 }, row]
+    const [one, two, three] = await unet.predict(rows, signal)
+    expect(seen).toEqual([2, 1])
+    expect(three).toEqual(one)
+    expect(two).not.toEqual(one)
+    await unet.close()
+  })
+
+  it('are not shared by images of different sizes', async () => {
+    const second = { size: { width: 16, height: 8 } }
+    const [one, two] = [await draw(xl, {}), await draw(xl, second)]
+    const both = await Promise.all([draw(xl, {}), draw(xl, second)])
+    expect(seen.every((rows) => rows === 2)).toBe(true)
+    expect(both).toEqual([one, two])
+  })
+
+  it('go on with an image when another one of theirs is cancelled', async () => {
+    const alone = await draw(xl, {})
+    const abort = new AbortController()
+    const leaving = xl.draw(
+      { ...REQUEST, seed: 2, steps: 50 },
+      { signal: abort.signal, onStep: ({ step }) => void (step === 2 && abort.abort()) },
+    )
+    const [kept, left] = await Promise.allSettled([draw(xl, {}), leaving])
+    expect(kept).toEqual({ status: 'fulfilled', value: alone })
+    expect(left).toMatchObject({ status: 'rejected', reason: { name: 'CancelledError' } })
+  })
+
+  it('of one image go on while another one is decoded', async () => {
+    const running = new Set<string>()
+    const beside: string[][] = []
+    const plain = ModelSession.prototype.run
+    async function recorded(this: ModelSession, ...args: Parameters<ModelSession['run']>) {
+      const network = this.file.split('/').at(-2) as string
+      running.add(network)
+      beside.push([...running].sort())
+      try {
+        return await plain.apply(this, args)
+      } finally {
+        running.delete(network)
+      }
+    }
+    const run = vi.spyOn(ModelSession.prototype, 'run').mockImplementation(recorded as never)
+    await Promise.all([draw(xl, { steps: 1 }), draw(xl, { seed: 2, steps: 6 })])
+    run.mockRestore()
+    expect(beside).toContainEqual(['unet', 'vae_decoder'])
+  })
+})
