@@ -27,9 +27,11 @@ import { MESSAGES_BODY, type MessagesBody } from './messages/messages-body.ts'
 import {
   CLASSIFY_BODY,
   type ClassifyBody,
+  checkClassifyBody,
   labellingJob,
   presentLabels,
 } from './moderations/classify.ts'
+import { checkTextCount } from './moderations/classify-texts.ts'
 import {
   MODERATION_BODY,
   type ModerationBody,
@@ -69,6 +71,7 @@ type Needs = Pick<
   | 'tunedModels'
   | 'clock'
   | 'cipher'
+  | 'workersSeen'
   | 'submitter'
   | 'config'
   | 'store'
@@ -128,8 +131,10 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     plan: (services, asked) => embeddingPlan(services, asked),
   },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
-  '/v1/moderations': { schema: MODERATION_BODY, plan: moderationPlan },
-  '/v1/classify': { schema: CLASSIFY_BODY, plan: labellingPlan },
+  '/v1/moderations': {
+    ...{ schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
+  },
+  '/v1/classify': { schema: CLASSIFY_BODY, precheck: checkClassifyBody, plan: labellingPlan },
   '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
   '/v1/messages': {
     schema: MESSAGES_BODY,

@@ -34,6 +34,8 @@ export interface WorkerInfo {
     readonly isReady: boolean
     /** In tokens; absent where the worker does not say, or the model reads none. */
     readonly contextLength?: number
+    /** Of a classifier. */
+    readonly labelCount?: number
     readonly samplingDefaults?: SamplingDefaults
   }[]
 }

@@ -141,6 +141,7 @@ function startBatches(services: Services): BatchDriver {
     execute: createBatchExecutor({
       ...services,
       tunedModels: services.background.tunedModels,
+      workersSeen: () => services.submitter.ledger.workers,
       images: createImageIntake(services.config.inference.images),
       config: { deadlineSeconds },
       unknownFields: services.config.inference.unknownParameters,

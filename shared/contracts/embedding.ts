@@ -1,3 +1,5 @@
+import { failure } from '#shared/errors.ts'
+
 /** Texts (or token ids of the model's own vocabulary) to embed. */
 export interface EmbedInput {
   readonly task: 'embed'
@@ -25,12 +27,17 @@ export interface RerankInput {
 /** Probabilities of a classifier's labels. */
 export interface ClassifyInput {
   readonly task: 'classify'
-  readonly texts: readonly string[]
+  /** Texts, or token ids of the model's own vocabulary. */
+  readonly items: readonly (string | readonly number[])[]
   /**
-   * A text beyond the context is refused, or cut, or read in parts of which each label has the
-   * highest probability.
+   * Keeps this many leading tokens of each item, or reads a text in parts of which each label has
+   * the highest probability. When absent, an item beyond the context is refused.
    */
-  readonly excess: 'refuse' | 'cut' | 'split'
+  readonly tokensMax?: number | 'context' | 'split'
+  /** Whether texts get the markers of the model. */
+  readonly hasMarkers: boolean
+  /** Whether the answer has probabilities; else it has the logits of the model. */
+  readonly isActivated: boolean
 }
 
 /** The inputs of an embedding queue. */
@@ -52,6 +59,18 @@ export type EmbeddingResult =
   | {
       readonly task: 'classify'
       readonly labels: readonly string[]
-      /** For each text the probability of each label. */
+      /** For each item the probability of each label. */
       readonly probabilities: readonly (readonly number[])[]
     }
+
+/** Probabilities that one answer may have: about 2 MB of JSON. */
+const PROBABILITIES_MAX = 100_000
+
+/** Throws 400 when the items of a request have more probabilities together than one answer may. */
+export function checkProbabilityCount(items: number, labels: number): void {
+  if (items * labels <= PROBABILITIES_MAX) return
+  throw failure.invalidRequest(
+    `Invalid 'input': ${items} texts have ${items * labels} probabilities with the ${labels} labels of this model, of ${PROBABILITIES_MAX} that one answer may have. Please send at most ${Math.floor(PROBABILITIES_MAX / labels)} texts.`,
+    { param: 'input', code: 'array_above_max_length' },
+  )
+}

@@ -46,6 +46,8 @@ export interface ServedQueue {
   readonly cacheUse: number
   /** In tokens; absent until the model is loaded, and where it reads none. */
   readonly contextLength?: number
+  /** Of a classifier. */
+  readonly labelCount?: number
   /** What the model's files say about sampling; absent where they are silent. */
   readonly samplingDefaults?: SamplingDefaults
 }

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
@@ -122,9 +124,12 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
   const golden = readGolden<{ texts: string[]; probabilities: number[][] }>(family)
   const classifier = await openClassifier({ runtime, folder: join(FIXTURES, family) })
   afterAll(() => classifier.close())
-  const classify = async (text: string, excess: 'refuse' | 'cut' | 'split' = 'refuse') => {
-    const parts = await classifier.read(text, excess)
-    return Promise.all(parts.map((part) => classifier.classify(part, FOREVER)))
+  type Reading = Parameters<typeof classifier.read>[1]
+  const read = (text: string, tokensMax?: Reading['tokensMax'], hasMarkers = true) =>
+    classifier.read(text, { hasMarkers, ...(tokensMax !== undefined && { tokensMax }) })
+  const classify = async (text: string) => {
+    const logits = (await read(text)).map((part) => classifier.logits(part, FOREVER))
+    return (await Promise.all(logits)).map((row) => classifier.toProbabilities(row))
   }
 
   it('gives the probabilities of the reference', async () => {
@@ -144,13 +149,37 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
   it('refuses a text beyond its context, cuts it, or reads it in parts', async () => {
     const text = 'fox '.repeat(3 * classifier.contextLength)
     await expect(classify(text)).rejects.toMatchObject({ code: 'context_length_exceeded' })
-    const whole = await classifier.read(text, 'split')
-    const [first] = await classifier.read(text, 'cut')
+    const whole = await read(text, 'split')
+    const [first] = await read(text, 'context')
     expect(whole.length).toBeGreaterThanOrEqual(4)
     expect(whole[0]).toEqual(first)
     const markers = 2 * whole.length
     const tokens = whole.reduce((sum, part) => sum + part.length, 0) - markers
     expect(tokens).toBe(3 * classifier.contextLength)
+  })
+
+  it('reads a text without markers, and token ids as they are', async () => {
+    const [[first, ...others] = []] = await read('fox')
+    expect(await read('fox', undefined, false)).toEqual([others.slice(0, -1)])
+    expect(await read('fox fox', 2, false)).toEqual([[others[0], others[0]]])
+    expect(await classifier.read([7, 8], { hasMarkers: true })).toEqual([[7, 8]])
+    expect(first).toBeTypeOf('number')
+    await expect(read(' ', undefined, false)).rejects.toMatchObject({ param: 'input' })
+  })
+})
+
+describe('a classifier that is refused when it is loaded', () => {
+  it.each([
+    [Object.fromEntries(Array.from({ length: 1001 }, (_, id) => [id, `l${id}`])), 'at most 1000'],
+    [{ 0: 'a', 1: 'b'.repeat(201), 2: 'c' }, 'label 1 of config.json has more than 200 characters'],
+    [{ 0: 'a' }, 'config.json names 1 labels'],
+  ])('%#', async (id2label, message) => {
+    const folder = await mkdtemp(join(tmpdir(), 'millrace-labels-'))
+    await cp(join(FIXTURES, 'classifier'), folder, { recursive: true })
+    const config = JSON.parse(await readFile(join(folder, 'config.json'), 'utf8'))
+    await writeFile(join(folder, 'config.json'), JSON.stringify({ ...config, id2label }))
+    await expect(openClassifier({ runtime, folder })).rejects.toThrow(message)
+    await rm(folder, { recursive: true })
   })
 })
 

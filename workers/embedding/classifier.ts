@@ -1,25 +1,37 @@
 import type { ClassifyInput } from '#shared/contracts/embedding.ts'
+import { failure } from '#shared/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-import { findMarkers } from './markers.ts'
-import { readText, readTextCut, readTextSplit } from './read-input.ts'
+import { findMarkers, NO_MARKERS } from './markers.ts'
+import { readText, readTextCut, readTextSplit, readTokenIds } from './read-input.ts'
 import { type ClassifierOptions, openSequenceClassifier, sigmoid } from './sequence-classifier.ts'
+
+/** How the items of a request are read. */
+type Reading = Pick<ClassifyInput, 'tokensMax' | 'hasMarkers'>
 
 /** A loaded classifier of texts. */
 export interface Classifier {
   readonly contextLength: number
   readonly labels: readonly string[]
   /**
-   * The tokens of a text with the markers of the model, in parts that fit into the context. Throws
-   * `context_length_exceeded` where `refuse` is asked for and the text has more.
+   * The tokens of an item in parts that fit into the context. Throws `context_length_exceeded`
+   * where it has more, unless it may be cut or split.
    */
-  read(text: string, excess: ClassifyInput['excess']): Promise<readonly (readonly number[])[]>
+  read(
+    item: ClassifyInput['items'][number],
+    reading: Reading,
+  ): Promise<readonly (readonly number[])[]>
+  /** One logit for each label. */
+  logits(tokenIds: readonly number[], signal: AbortSignal): Promise<readonly number[]>
   /** The probability of each label: together 1, unless several labels may hold at once. */
-  classify(tokenIds: readonly number[], signal: AbortSignal): Promise<readonly number[]>
+  toProbabilities(logits: readonly number[]): readonly number[]
   readonly waitingCount: number
   close(): Promise<void>
 }
+
+const LABELS_MAX = 1000
+const LABEL_CHARS_MAX = 200
 
 /** Loads a `…ForSequenceClassification` export. Throws `ModelLoadError`. */
 export async function openClassifier(options: ClassifierOptions): Promise<Classifier> {
@@ -27,12 +39,7 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
   return closeOnFailure(classifier, async () => {
     const { contextLength, tokenizer, files, labelCount } = classifier
     const { labels = [], isMultiLabel, modelFile } = files
-    if (labels.length !== labelCount) {
-      throw new ModelLoadError(
-        modelFile,
-        `config.json names ${labels.length} labels, but the model has ${labelCount}`,
-      )
-    }
+    checkLabels(labels, classifier)
     const markers = findMarkers(tokenizer)
     if (markers.before.length + markers.after.length >= contextLength) {
       throw new ModelLoadError(
@@ -41,20 +48,24 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
       )
     }
     const reader = { tokenizer, markers, contextLength }
-    const toProbabilities = isMultiLabel || labelCount === 1 ? eachAlone : softmax
     return {
       contextLength,
       labels,
-      async read(text, excess) {
-        if (excess === 'split') return readTextSplit(reader, text)
-        const isCut = excess === 'cut'
-        return [
-          isCut ? await readTextCut(reader, text, contextLength) : await readText(reader, text),
-        ]
+      async read(item, { tokensMax, hasMarkers }) {
+        const own = hasMarkers ? reader : { ...reader, markers: NO_MARKERS }
+        const kept = tokensMax === 'context' ? contextLength : tokensMax
+        if (typeof item !== 'string') {
+          return [readTokenIds(own, item, kept === 'split' ? undefined : kept)]
+        }
+        if (kept === 'split') return readTextSplit(own, item)
+        const part = await (kept === undefined ? readText(own, item) : readTextCut(own, item, kept))
+        if (part.length === 0) throw noTokens()
+        return [part]
       },
-      async classify(tokenIds, signal) {
-        return toProbabilities(await classifier.logits({ tokenIds }, signal))
+      async logits(tokenIds, signal) {
+        return [...(await classifier.logits({ tokenIds }, signal))]
       },
+      toProbabilities: isMultiLabel || labelCount === 1 ? eachAlone : softmax,
       get waitingCount() {
         return classifier.waitingCount
       },
@@ -63,13 +74,45 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
   })
 }
 
-function eachAlone(logits: Float32Array): readonly number[] {
-  return Array.from(logits, sigmoid)
+function checkLabels(
+  labels: readonly string[],
+  { files, labelCount }: Awaited<ReturnType<typeof openSequenceClassifier>>,
+): void {
+  const count = Math.max(labels.length, labelCount)
+  if (count > LABELS_MAX) {
+    throw new ModelLoadError(
+      files.modelFile,
+      `a classifier may have at most ${LABELS_MAX} labels, but this one has more`,
+    )
+  }
+  const long = labels.findIndex((label) => label.length > LABEL_CHARS_MAX)
+  if (long >= 0) {
+    throw new ModelLoadError(
+      files.modelFile,
+      `label ${long} of config.json has more than ${LABEL_CHARS_MAX} characters`,
+    )
+  }
+  if (labels.length === labelCount) return
+  throw new ModelLoadError(
+    files.modelFile,
+    `config.json names ${labels.length} labels, but the model has ${labelCount}`,
+  )
 }
 
-function softmax(logits: Float32Array): readonly number[] {
+function noTokens(): Error {
+  return failure.invalidRequest(
+    "Invalid 'input': a text has no tokens, and 'add_special_tokens' is false.",
+    { param: 'input', code: 'invalid_value' },
+  )
+}
+
+function eachAlone(logits: readonly number[]): readonly number[] {
+  return logits.map(sigmoid)
+}
+
+function softmax(logits: readonly number[]): readonly number[] {
   const largest = Math.max(...logits)
-  const powers = Array.from(logits, (logit) => Math.exp(logit - largest))
+  const powers = logits.map((logit) => Math.exp(logit - largest))
   const sum = powers.reduce((total, power) => total + power, 0)
   return powers.map((power) => power / sum)
 }

@@ -26,8 +26,8 @@ type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
 const TOKEN_ID_MAX = 4_000_000
-const LABELS_MAX = 1000
-const LABEL_CHARS_MAX = 200
+// A list without id2label; a longer one is refused where labels are used.
+const LABELS_UNNAMED_MAX = 1001
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
@@ -68,10 +68,11 @@ function contextLengthOf(config: Json, firstPosition: number, others: readonly J
 function labelsOf({ id2label, num_labels: count }: Json): readonly string[] | undefined {
   if (isRecord(id2label)) {
     const ids = Object.keys(id2label).toSorted((one, other) => Number(one) - Number(other))
-    return ids.slice(0, LABELS_MAX).map((id) => String(id2label[id]).slice(0, LABEL_CHARS_MAX))
+    return ids.map((id) => String(id2label[id]))
   }
-  if (typeof count !== 'number' || !(count >= 1 && count <= LABELS_MAX)) return undefined
-  return Array.from({ length: count }, (_, id) => `LABEL_${id}`)
+  if (typeof count !== 'number' || !(count >= 1)) return undefined
+  const length = Math.min(Math.floor(count), LABELS_UNNAMED_MAX)
+  return Array.from({ length }, (_, id) => `LABEL_${id}`)
 }
 
 /** The same tokenizer, with everything in lower case before its own rules. */

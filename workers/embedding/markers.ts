@@ -6,6 +6,9 @@ export interface Markers {
   readonly after: readonly number[]
 }
 
+/** Of texts that are read as they are. */
+export const NO_MARKERS: Markers = { before: [], after: [] }
+
 /** The same of two texts that are read together. */
 interface PairMarkers extends Markers {
   readonly between: readonly number[]

@@ -5,7 +5,7 @@ import { contentOnly } from '#workers/text/content-spans.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import type { Markers } from './markers.ts'
+import { type Markers, NO_MARKERS } from './markers.ts'
 
 /** The model parts that reading an input uses. */
 interface InputReader {
@@ -20,11 +20,11 @@ const UNSURE_TOKENS = 128
 
 /** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
 export async function readText(
-  { tokenizer, contextLength }: InputReader,
+  { tokenizer, markers, contextLength }: InputReader,
   text: string,
 ): Promise<readonly number[]> {
   const outcome = await encodeWithin(tokenizer, text, {
-    addSpecialTokens: true,
+    addSpecialTokens: markers !== NO_MARKERS,
     content: contentOnly(text).content,
     tokensMax: contextLength,
   })

@@ -1,10 +1,5 @@
 import type { ModelOptions } from '#shared/catalogue-options.ts'
-import type {
-  ClassifyInput,
-  EmbeddingResult,
-  EmbedInput,
-  RerankInput,
-} from '#shared/contracts/embedding.ts'
+import type { EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
@@ -12,6 +7,8 @@ import type { Encoder } from '#workers/embedding/encoder.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
+import { classify } from './classification.ts'
+import { answerPrepared, countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
 /** What an embedding queue serves: vectors or labels of texts, or relevance of pairs. */
@@ -29,47 +26,16 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
       param: 'model',
     })
   }
-  return answer(job, tools, async () => {
+  return answerPrepared(job, tools, async () => {
     if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
     if (input.task === 'rerank' && model.task === 'rerank') return rerank(input, model, tools)
-    if (input.task === 'classify' && model.task === 'classify') return classify(input, model, tools)
+    if (input.task === 'classify' && model.task === 'classify')
+      return classify(input, model.classifier, tools)
     throw new Error(`no answer to ${input.task}`)
   })
 }
 
 type Tools = JobTools<EmbeddingModel, 'embedding'>
-
-/** A job whose texts are read. */
-interface Prepared {
-  readonly promptTokens: number
-  compute(): Promise<EmbeddingResult>
-}
-
-/** Reads the texts, reports their tokens, and replies with what is computed from them. */
-async function answer(
-  job: JobEnvelope<'embedding'>,
-  { reply, clock }: Tools,
-  prepare: () => Promise<Prepared>,
-): Promise<void> {
-  const begunMs = clock.now()
-  const { promptTokens, compute } = await prepare()
-  reply.started(promptTokens)
-  const preparedMs = clock.now()
-  const result = await compute()
-  reply.result(
-    result,
-    { promptTokens, completionTokens: 0, cachedTokens: 0 },
-    {
-      queueMs: begunMs - job.enqueuedAtMs,
-      prepareMs: preparedMs - begunMs,
-      runMs: clock.now() - preparedMs,
-    },
-  )
-}
-
-function countTokens(texts: readonly (readonly number[])[]): number {
-  return texts.reduce((sum, { length }) => sum + length, 0)
-}
 
 async function embed(
   input: EmbedInput,
@@ -119,49 +85,6 @@ async function rerank(
       return { task: 'rerank', scores }
     },
   }
-}
-
-/** Parts of all texts of one request. */
-const PARTS_MAX = 2048
-
-async function classify(
-  { texts, excess }: ClassifyInput,
-  { classifier }: EmbeddingModel & { readonly task: 'classify' },
-  { signal, clock }: Tools,
-): Promise<Prepared> {
-  const share = yieldToEventLoop(clock)
-  const split: (readonly (readonly number[])[])[] = []
-  let count = 0
-  for (const text of texts) {
-    await share()
-    const parts = await classifier.read(text, excess)
-    count += parts.length
-    if (count > PARTS_MAX) throw tooManyParts(classifier)
-    split.push(parts)
-  }
-  const read = (part: readonly number[]) => classifier.classify(part, signal)
-  return {
-    promptTokens: countTokens(split.flat()),
-    async compute() {
-      const probabilities = await Promise.all(
-        split.map(async (own) => highest(await Promise.all(own.map(read)))),
-      )
-      return { task: 'classify', labels: classifier.labels, probabilities }
-    },
-  }
-}
-
-/** The highest probability of each label in any part. */
-function highest(parts: readonly (readonly number[])[]): readonly number[] {
-  const [first = []] = parts
-  return first.map((_, label) => Math.max(...parts.map((part) => part[label] ?? 0)))
-}
-
-function tooManyParts({ contextLength }: Classifier): Error {
-  return failure.invalidRequest(
-    `The texts need more than ${PARTS_MAX} parts of ${contextLength} tokens. Please send fewer or shorter ones.`,
-    { param: 'input', code: 'context_length_exceeded' },
-  )
 }
 
 function refuseDimensions({ dimensions }: EmbedInput, encoder: Encoder): void {

@@ -57,6 +57,8 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     process: processEmbedding,
     stats: (model) => ({ ...IDLE, waiting: encoderOf(model).waitingCount }),
     contextLengthOf: (model) => encoderOf(model).contextLength,
+    labelCountOf: (model) =>
+      model.task === 'classify' ? model.classifier.labels.length : undefined,
     close: (model) => encoderOf(model).close(),
   }),
   defineProcessor<'audio', AudioModel>({

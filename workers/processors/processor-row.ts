@@ -45,6 +45,8 @@ export interface OpenModel {
   readonly bytes: number
   /** In tokens; absent where the model reads none. */
   readonly contextLength?: number
+  /** Of a classifier. */
+  readonly labelCount?: number
   /** What the model's files say about sampling. */
   readonly samplingDefaults?: SamplingDefaults
   process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
@@ -69,6 +71,8 @@ interface ProcessorSpec<K extends QueueKind, Model> {
   stats(opened: Model): ModelStats
   /** In tokens; absent for models that read none. */
   contextLengthOf?(opened: Model): number
+  /** Undefined for models that give no labels. */
+  labelCountOf?(opened: Model): number | undefined
   samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined
   close(opened: Model): Promise<void>
 }
@@ -83,10 +87,12 @@ export function defineProcessor<K extends QueueKind, Model>(
     async open(model, tools) {
       const { opened, bytes } = await spec.open(model, tools)
       const contextLength = spec.contextLengthOf?.(opened)
+      const labelCount = spec.labelCountOf?.(opened)
       const samplingDefaults = spec.samplingDefaultsOf?.(opened) ?? {}
       return {
         bytes,
         ...(contextLength !== undefined && { contextLength }),
+        ...(labelCount !== undefined && { labelCount }),
         ...(Object.keys(samplingDefaults).length > 0 && { samplingDefaults }),
         // The worker checked that the envelope is of this kind.
         process: (job, jobTools) =>

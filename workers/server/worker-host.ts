@@ -79,7 +79,10 @@ export class WorkerHost {
   /** By the name of the queue, as the maps below. */
   readonly #servers = new Map<string, QueueServer>()
   /** Stays when the model is evicted. */
-  readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
+  readonly #facts = new Map<
+    string,
+    Pick<ServedQueue, 'contextLength' | 'labelCount' | 'samplingDefaults'>
+  >()
   /** The ends of services; one with the same name begins after it. */
   readonly #retiring = new Map<string, Promise<void>>()
   /** Consecutive failures to load each model. */
@@ -211,9 +214,10 @@ export class WorkerHost {
       if (!this.#isServed(served)) return
       this.#loadFailures.delete(queue)
       this.#loadErrors.delete(queue)
-      const { contextLength, samplingDefaults } = lease.model
+      const { contextLength, labelCount, samplingDefaults } = lease.model
       this.#facts.set(queue, {
         ...(contextLength !== undefined && { contextLength }),
+        ...(labelCount !== undefined && { labelCount }),
         ...(samplingDefaults !== undefined && { samplingDefaults }),
       })
       this.#serve(served)

@@ -143,8 +143,10 @@ function roleOf(body: EmbeddingBody, { options }: CatalogueModel): EmbedInput['r
   return 'none'
 }
 
-/** The names that two servers use for one parameter, which may not contradict each other. */
-function tokensMaxOf(body: EmbeddingBody): EmbedInput['tokensMax'] {
+/** How much of each input is kept. The names that two servers use for this may not contradict each other. */
+export function tokensMaxOf(
+  body: Pick<EmbeddingBody, 'truncate_prompt_tokens' | 'truncate' | 'truncation'>,
+): EmbedInput['tokensMax'] {
   const { truncate_prompt_tokens: tokens } = body
   const truncate = body.truncate ?? (body.truncation === true ? true : undefined)
   if (tokens === 0) {
@@ -185,7 +187,8 @@ export function tooManyTokens(tokens: number): ServiceError {
   )
 }
 
-function itemsOf(input: EmbeddingBody['input']): EmbedInput['items'] {
+/** The inputs of a request: a text or a list of token ids is one. */
+export function itemsOf(input: EmbeddingBody['input']): EmbedInput['items'] {
   if (typeof input === 'string') return [input]
   return isTokenIds(input) ? [input] : input
 }

@@ -1,33 +1,61 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { fixed, ineffective } from '#api/inference/field-schemas.ts'
+import { itemsOf, tokensMaxOf } from '#api/inference/embeddings/embedding-request.ts'
+import {
+  fixed,
+  ineffective,
+  invalidValue,
+  optionalBoolean,
+  optionalInteger,
+} from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { type AnswerHead, answerHeadOf, callerOf } from '#api/v1/request-context.ts'
+import { type AnswerHead, answerHeadOf, type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { failure } from '#shared/errors.ts'
 
-import { classifyingJob, TEXTS_MAX } from './classify-texts.ts'
+import { type ClassifyServices, checkTextCount, classifyingJob } from './classify-texts.ts'
 
+const TOKENS_MAX = 300_000
 const TEXT = Type.String({ minLength: 1 })
+const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, maxItems: TOKENS_MAX })
 /** The body of `POST /v1/classify`. */
 export const CLASSIFY_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
-    input: Type.Union([TEXT, Type.Array(TEXT, { minItems: 1, maxItems: TEXTS_MAX })], {
-      description: 'A text, or several.',
+    input: Type.Union(
+      [TEXT, Type.Array(TEXT, { minItems: 1 }), TOKEN_IDS, Type.Array(TOKEN_IDS, { minItems: 1 })],
+      { description: 'A text, several texts, the token ids of a text or of several texts.' },
+    ),
+    truncate_prompt_tokens: optionalInteger({
+      minimum: -1,
+      description:
+        'Keep this many leading tokens of each input, markers of the model included; -1 keeps as many as fit into its context. If absent, an input that does not fit is refused.',
     }),
-    truncate_prompt_tokens: fixed([-1]),
-    priority: ineffective({ type: ['integer', 'null'] }),
+    truncation_side: fixed(['right']),
+    add_special_tokens: optionalBoolean({
+      default: true,
+      description: 'Put the markers of the model around texts; token ids are read as they are.',
+    }),
+    use_activation: optionalBoolean({
+      default: true,
+      description: 'Answer probabilities; false answers the logits of the model.',
+    }),
+    activation: optionalBoolean({ description: 'Another name of `use_activation`.' }),
+    softmax: optionalBoolean({ description: 'Another name of `use_activation`.' }),
+    padding: fixed(['do_not_pad']),
+    priority: ineffective({ type: ['integer', 'null'] }, [0]),
+    request_id: ineffective({ type: ['string', 'null'] }),
+    cache_salt: ineffective({ type: ['string', 'null'] }),
     user: SAMPLING_FIELDS.user,
   },
   { additionalProperties: false },
 )
-
 export type ClassifyBody = Static<typeof CLASSIFY_BODY>
 
 const CLASSIFY_RESPONSE = {
@@ -49,8 +77,9 @@ const CLASSIFY_RESPONSE = {
           label: { type: 'string', description: 'The most probable label.' },
           probs: {
             type: 'array',
-            description: 'The probability of each label, in the order of the model.',
-            items: { type: 'number', minimum: 0, maximum: 1 },
+            description:
+              'The probability of each label, in the order of the model; its logits without activation.',
+            items: { type: 'number' },
           },
           num_classes: { type: 'integer' },
         },
@@ -71,6 +100,7 @@ export function registerClassify(
 ): void {
   app.post('/classify', {
     config: { scope: 'embeddings' },
+    preValidation: async ({ body }) => checkClassifyBody(body),
     schema: {
       operationId,
       summary: 'Label texts',
@@ -83,6 +113,20 @@ export function registerClassify(
   })
 }
 
+/**
+ * Refuses too many inputs before the validator reads them all, and the conversations that vLLM also
+ * takes, which are read through a chat template.
+ */
+export function checkClassifyBody(body: unknown): void {
+  checkTextCount(body)
+  const { messages } = (body ?? {}) as { readonly messages?: unknown }
+  if (messages === undefined || messages === null) return
+  throw failure.invalidRequest(
+    "Unsupported parameter: 'messages'. Classifiers here have no chat template; send the text as 'input'.",
+    { param: 'messages', code: 'unsupported_parameter' },
+  )
+}
+
 async function classify(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
   const wanted = await labellingJob(services, callerOf(request), request.body as ClassifyBody)
@@ -93,14 +137,17 @@ async function classify(http: Http, services: InferenceServices): Promise<object
 }
 
 /** The job that labels the texts of a request. Throws for unsuitable models. */
-export function labellingJob(
-  models: Parameters<typeof classifyingJob>[0],
-  caller: Parameters<typeof classifyingJob>[1],
-  { model: modelName, input, ...rest }: ClassifyBody,
+export async function labellingJob(
+  services: ClassifyServices,
+  caller: Caller,
+  body: ClassifyBody,
 ): ReturnType<typeof classifyingJob> {
-  return classifyingJob(models, caller, {
-    ...{ modelName, texts: [input].flat(), endpoint: 'v1/classify' },
-    excess: rest.truncate_prompt_tokens === -1 ? 'cut' : 'refuse',
+  const tokensMax = tokensMaxOf(body)
+  return classifyingJob(services, caller, {
+    ...{ modelName: body.model, endpoint: 'v1/classify', items: itemsOf(body.input) },
+    ...(tokensMax !== undefined && { tokensMax }),
+    hasMarkers: body.add_special_tokens ?? true,
+    isActivated: isActivated(body),
   })
 }
 
@@ -127,4 +174,19 @@ export function presentLabels({
     })),
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }
+}
+
+/** vLLM has renamed the field twice; the names may not contradict each other. */
+function isActivated(body: ClassifyBody): boolean {
+  const [first, ...others] = (['use_activation', 'activation', 'softmax'] as const).flatMap(
+    (name) => {
+      const value = body[name]
+      return typeof value === 'boolean' ? [{ name, value }] : []
+    },
+  )
+  const other = others.find(({ value }) => value !== first?.value)
+  if (first !== undefined && other !== undefined) {
+    throw invalidValue(other.name, `${other.value} contradicts '${first.name}', ${first.value}.`)
+  }
+  return first?.value ?? true
 }

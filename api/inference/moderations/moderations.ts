@@ -5,12 +5,18 @@ import { invalidValue, optionalString } from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { answerHeadOf, callerOf } from '#api/v1/request-context.ts'
+import { answerHeadOf, type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
 
 import { CATEGORIES, moderate } from './categories.ts'
-import { classifyingJob, TEXTS_MAX } from './classify-texts.ts'
+import { type ClassifyServices, checkTextCount, classifyingJob } from './classify-texts.ts'
+
+/** Names that clients send without a choice of their own. */
+const OPENAI_MODELS: ReadonlySet<string> = new Set([
+  ...['omni-moderation-latest', 'omni-moderation-2024-09-26'],
+  ...['text-moderation-latest', 'text-moderation-stable', 'text-moderation-007'],
+])
 
 const PART = Type.Union([
   Type.Object({ type: Type.Literal('text'), text: Type.String() }, { additionalProperties: false }),
@@ -26,14 +32,15 @@ export const MODERATION_BODY = Type.Object(
     input: Type.Union(
       [
         Type.String(),
-        Type.Array(Type.String(), { minItems: 1, maxItems: TEXTS_MAX }),
-        Type.Array(PART, { minItems: 1, maxItems: TEXTS_MAX }),
+        Type.Array(Type.String(), { minItems: 1 }),
+        Type.Array(PART, { minItems: 1 }),
       ],
       { description: 'A text, several texts, or the parts of one message.' },
     ),
     model: optionalString({
       minLength: 1,
-      description: 'The id of a model; the first that classifies if absent.',
+      description:
+        'The id of a model. The first that classifies if absent, or if it is a name of OpenAI that no model has.',
     }),
   },
   { additionalProperties: false },
@@ -77,6 +84,7 @@ const MODERATION_RESPONSE = {
 export function registerModerations(app: FastifyInstance, services: InferenceServices): void {
   app.post('/moderations', {
     config: { scope: 'embeddings' },
+    preValidation: async ({ body }) => checkTextCount(body),
     schema: {
       operationId: 'createModeration',
       summary: 'Judge texts by categories of harm',
@@ -100,13 +108,15 @@ async function answer(http: Http, services: InferenceServices): Promise<object> 
 
 /** The job that judges the texts of a request. Throws for images and unsuitable models. */
 export function moderatingJob(
-  models: Parameters<typeof classifyingJob>[0],
-  caller: Parameters<typeof classifyingJob>[1],
-  { model: modelName, input }: ModerationBody,
+  services: ClassifyServices,
+  caller: Caller,
+  { model, input }: ModerationBody,
 ): ReturnType<typeof classifyingJob> {
-  return classifyingJob(models, caller, {
-    ...{ modelName, texts: textsOf(input), endpoint: 'v1/moderations' },
-    excess: 'split',
+  const isOpenAi =
+    OPENAI_MODELS.has(model ?? '') && services.catalogue.find(`${model}`) === undefined
+  return classifyingJob(services, caller, {
+    ...{ modelName: isOpenAi ? null : model, endpoint: 'v1/moderations' },
+    ...{ items: textsOf(input), tokensMax: 'split', hasMarkers: true, isActivated: true },
   })
 }
 

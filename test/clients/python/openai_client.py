@@ -139,8 +139,9 @@ def _():
 
 @feature('moderations')
 def _():
-    # Not served: the error has to be the class that callers catch.
-    raises(openai.NotFoundError, lambda: client.moderations.create(input='a'))
+    answer = client.moderations.create(input=['I will hurt you.', 'What a nice day!'])
+    expect([result.flagged for result in answer.results], [True, False])
+    expect(answer.results[0].categories.violence, True)
 
 
 @feature('fine-tuning')

@@ -237,6 +237,7 @@ const MADE_BY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
 const NO_REFERENCES: readonly (readonly [RegExp, string])[] = [
   [/ (stop|allowed|return)_token_ids$/, 'tokens of the model'],
   [/ prompt_cache_key$/, 'a label within the organization'],
+  [/ request_id$/, 'a name that is ignored'],
   [/ starting_after$/, 'a number'],
   [/ output_expires_after$/, 'a time'],
   [/audio\/\w+ file$/, 'the recording itself'],

@@ -47,6 +47,7 @@ function open(
   const execute = createBatchExecutor({
     submitter,
     catalogue: CATALOGUE,
+    workersSeen: () => [],
     clock: systemClock,
     config,
     store,

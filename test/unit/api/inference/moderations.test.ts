@@ -8,8 +8,9 @@ import { API_KEY, answering, openSurface, serveSurface } from './surface.ts'
 
 const LABELS = ['hate', 'V', 'fine', 'spam']
 const ROW = [0.1, 0.8, 0.9, 0.7]
-const JUDGED = answering(({ texts }: ClassifyInput) => ({
-  ...{ task: 'classify', labels: LABELS, probabilities: texts.map(() => ROW) },
+const QUEUE = { kind: 'embedding', modelId: 'judge', isReady: true } as const
+const JUDGED = answering(({ items }: ClassifyInput) => ({
+  ...{ task: 'classify', labels: LABELS, probabilities: items.map(() => ROW) },
 }))
 
 let surface: Awaited<ReturnType<typeof openSurface>>
@@ -49,10 +50,32 @@ describe('POST /v1/moderations', () => {
   ])('judges %s', async (_name, given, texts) => {
     const response = await ask({ input: given, model: 'omni-moderation-latest' })
     expect(response.json().results).toHaveLength(texts.length)
-    expect(input()).toEqual({ task: 'classify', texts, excess: 'split' })
+    const reading = { tokensMax: 'split', hasMarkers: true, isActivated: true }
+    expect(input()).toEqual({ task: 'classify', items: texts, ...reading })
+  })
+
+  it.each([undefined, null, 'text-moderation-stable', 'omni-moderation-2024-09-26'])(
+    'asks the first model that classifies where the name is %s',
+    async (model) => {
+      expect((await ask({ input: 'a', model })).json().model).toBe('judge')
+    },
+  )
+
+  it('refuses more probabilities than an answer may have before a job is queued', async () => {
+    const worker = { queues: [{ ...QUEUE, labelCount: 200 }] }
+    const busy = await openSurface(JUDGED, { workersSeen: () => [worker] })
+    const response = await busy.post('/v1/moderations', { input: Array(501).fill('a') })
+    expect(response.json().error).toMatchObject({
+      ...{ param: 'input', code: 'array_above_max_length' },
+      message: expect.stringContaining('at most 500 texts'),
+    })
+    expect(busy.submitter.requests).toEqual([])
+    await busy.app.close()
   })
 
   it.each([
+    [{ input: Array(1001).fill('a') }, 400, 'input'],
+    [{ input: 'a', model: 'moderation-of-another-name' }, 404, null],
     [{}, 400, 'input'],
     [{ input: [] }, 400, 'input'],
     [
@@ -115,11 +138,38 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
         { index: 1, label: 'fine', probs: ROW, num_classes: 4 },
       ],
     })
-    expect(input()).toEqual({ task: 'classify', texts: ['a', 'b'], excess: 'refuse' })
+    const reading = { hasMarkers: true, isActivated: true }
+    expect(input()).toEqual({ task: 'classify', items: ['a', 'b'], ...reading })
   })
 
-  it('cuts long texts when asked to', async () => {
-    await surface.post(url, { model: 'judge', input: 'a', truncate_prompt_tokens: -1 })
-    expect(input().excess).toBe('cut')
+  it.each([
+    [{ truncate_prompt_tokens: -1 }, { tokensMax: 'context' }],
+    [{ truncate_prompt_tokens: 7 }, { tokensMax: 7 }],
+    [{ add_special_tokens: false }, { hasMarkers: false }],
+    [{ use_activation: false }, { isActivated: false }],
+    [{ activation: false, softmax: false }, { isActivated: false }],
+    [{ input: [5, 6] }, { items: [[5, 6]] }],
+    [{ input: [[5, 6], [7]] }, { items: [[5, 6], [7]] }],
+  ])('reads %j', async (fields, expected) => {
+    await surface.post(url, { model: 'judge', input: 'a', ...fields })
+    expect(input()).toMatchObject(expected)
+  })
+
+  it.each([
+    [{ messages: [{ role: 'user', content: 'a' }] }, 'messages'],
+    [{ input: 'a', use_activation: true, activation: false }, 'activation'],
+    [{ input: 'a', truncate_prompt_tokens: 0 }, 'truncate_prompt_tokens'],
+    [{ input: 'a', truncation_side: 'left' }, 'truncation_side'],
+    [{ input: Array(1001).fill('a') }, 'input'],
+    [{ input: ['a', [5]] }, 'input[1]'],
+  ])('refuses %j', async (fields, param) => {
+    const response = await surface.post(url, { model: 'judge', ...fields })
+    expect([response.statusCode, response.json().error.param]).toEqual([400, param])
+  })
+
+  it('reports what has no effect', async () => {
+    const fields = { cache_salt: 'a', request_id: 'b', priority: 1 }
+    const { headers } = await surface.post(url, { model: 'judge', input: 'a', ...fields })
+    expect(headers['x-millrace-ignored-parameters']).toBe('priority, request_id, cache_salt')
   })
 })

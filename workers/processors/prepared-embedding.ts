@@ -1,0 +1,37 @@
+import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+
+import type { JobTools } from './processor-row.ts'
+
+/** A job whose texts are read. */
+export interface Prepared {
+  readonly promptTokens: number
+  compute(): Promise<EmbeddingResult>
+}
+
+/** Reads the texts, reports their tokens, and replies with what is computed from them. */
+export async function answerPrepared(
+  job: JobEnvelope<'embedding'>,
+  { reply, clock }: Pick<JobTools<unknown, 'embedding'>, 'reply' | 'clock'>,
+  prepare: () => Promise<Prepared>,
+): Promise<void> {
+  const begunMs = clock.now()
+  const { promptTokens, compute } = await prepare()
+  reply.started(promptTokens)
+  const preparedMs = clock.now()
+  const result = await compute()
+  reply.result(
+    result,
+    { promptTokens, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+/** The tokens of all texts of a job. */
+export function countTokens(texts: readonly (readonly number[])[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0)
+}
