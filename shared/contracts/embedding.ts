@@ -38,6 +38,14 @@ export interface ClassifyInput {
   readonly hasMarkers: boolean
   /** Whether the answer has probabilities; else it has the logits of the model. */
   readonly isActivated: boolean
+  /** Classifies by labels of the request instead of those of the model. */
+  readonly zeroShot?: {
+    readonly labels: readonly string[]
+    /** What each label says of a text. */
+    readonly hypotheses: readonly string[]
+    /** Whether several labels may hold at once. */
+    readonly isMultiLabel: boolean
+  }
 }
 
 /** The inputs of an embedding queue. */
@@ -62,6 +70,9 @@ export type EmbeddingResult =
       /** For each item the probability of each label. */
       readonly probabilities: readonly (readonly number[])[]
     }
+
+/** Pairs of a text and a label that one request may ask for. */
+export const PAIRS_MAX = 2048
 
 /** Probabilities that one answer may have: about 2 MB of JSON. */
 const PROBABILITIES_MAX = 100_000

@@ -128,7 +128,8 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
   const read = (text: string, tokensMax?: Reading['tokensMax'], hasMarkers = true) =>
     classifier.read(text, { hasMarkers, ...(tokensMax !== undefined && { tokensMax }) })
   const classify = async (text: string) => {
-    const logits = (await read(text)).map((part) => classifier.logits(part, FOREVER))
+    const parts = await read(text)
+    const logits = parts.map((tokenIds) => classifier.logits({ tokenIds }, FOREVER))
     return (await Promise.all(logits)).map((row) => classifier.toProbabilities(row))
   }
 

@@ -3,9 +3,16 @@ import { failure } from '#shared/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
+import type { EncodedText } from './encoder-batch.ts'
 import { findMarkers, NO_MARKERS } from './markers.ts'
 import { readText, readTextCut, readTextSplit, readTokenIds } from './read-input.ts'
-import { type ClassifierOptions, openSequenceClassifier, sigmoid } from './sequence-classifier.ts'
+import {
+  type ClassifierOptions,
+  openSequenceClassifier,
+  sigmoid,
+  softmax,
+} from './sequence-classifier.ts'
+import { createZeroShot, type ZeroShot } from './zero-shot.ts'
 
 /** How the items of a request are read. */
 type Reading = Pick<ClassifyInput, 'tokensMax' | 'hasMarkers'>
@@ -23,9 +30,11 @@ export interface Classifier {
     reading: Reading,
   ): Promise<readonly (readonly number[])[]>
   /** One logit for each label. */
-  logits(tokenIds: readonly number[], signal: AbortSignal): Promise<readonly number[]>
+  logits(text: EncodedText, signal: AbortSignal): Promise<readonly number[]>
   /** The probability of each label: together 1, unless several labels may hold at once. */
   toProbabilities(logits: readonly number[]): readonly number[]
+  /** Undefined for models that were not trained for it. */
+  readonly zeroShot: ZeroShot | undefined
   readonly waitingCount: number
   close(): Promise<void>
 }
@@ -62,10 +71,11 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
         if (part.length === 0) throw noTokens()
         return [part]
       },
-      async logits(tokenIds, signal) {
-        return [...(await classifier.logits({ tokenIds }, signal))]
+      async logits(text, signal) {
+        return [...(await classifier.logits(text, signal))]
       },
       toProbabilities: isMultiLabel || labelCount === 1 ? eachAlone : softmax,
+      zeroShot: createZeroShot(tokenizer, { labels, contextLength }),
       get waitingCount() {
         return classifier.waitingCount
       },
@@ -108,11 +118,4 @@ function noTokens(): Error {
 
 function eachAlone(logits: readonly number[]): readonly number[] {
   return logits.map(sigmoid)
-}
-
-function softmax(logits: readonly number[]): readonly number[] {
-  const largest = Math.max(...logits)
-  const powers = logits.map((logit) => Math.exp(logit - largest))
-  const sum = powers.reduce((total, power) => total + power, 0)
-  return powers.map((power) => power / sum)
 }

@@ -102,7 +102,8 @@ function tooLong(contextLength: number, tokens: number): ServiceError {
   )
 }
 
-function refuseAbove(contextLength: number, tokensMax: number): void {
+/** Throws when more tokens should be kept than the model reads. */
+export function refuseAbove(contextLength: number, tokensMax: number): void {
   if (tokensMax <= contextLength) return
   throw failure.invalidRequest(
     `Invalid 'truncate_prompt_tokens': integer above maximum value. Expected a value <= ${contextLength}, the context of this model, but got ${tokensMax} instead.`,

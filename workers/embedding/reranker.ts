@@ -1,11 +1,10 @@
 import { failure } from '#shared/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
-import { contentOnly } from '#workers/text/content-spans.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
-import { findPairMarkers } from './markers.ts'
+import { createPairReader } from './pair-input.ts'
 import { type ClassifierOptions, openSequenceClassifier, sigmoid } from './sequence-classifier.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
@@ -22,8 +21,6 @@ export interface Reranker {
 // A query may fill no more than this share of the context, or nothing of the document would be
 // read.
 const QUERY_SHARE = 0.5
-// Longer texts cannot fit: no token of these vocabularies is longer than this.
-const CHARS_PER_TOKEN_MAX = 32
 
 /** Loads a `…ForSequenceClassification` export with one label. Throws `ModelLoadError`. */
 export async function openReranker(options: ClassifierOptions): Promise<Reranker> {
@@ -54,12 +51,7 @@ export async function openReranker(options: ClassifierOptions): Promise<Reranker
 
 /** Builds pairs with the markers of the model. */
 function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranker['encodePair'] {
-  const { before, between, after, types } = findPairMarkers(tokenizer)
-  const room = contextLength - before.length - between.length - after.length
-  const encode = (whole: string) => {
-    const { text, content } = contentOnly(whole.slice(0, contextLength * CHARS_PER_TOKEN_MAX))
-    return tokenizer.encode(text, { addSpecialTokens: false, content })
-  }
+  const { room, encode, join } = createPairReader(tokenizer, contextLength)
   return (query, document) => {
     const queryIds = encode(query)
     if (queryIds.length > room * QUERY_SHARE) {
@@ -69,9 +61,6 @@ function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranke
       )
     }
     const documentIds = encode(document).slice(0, room - queryIds.length)
-    const first = [...before, ...queryIds, ...between]
-    const second = [...documentIds, ...after]
-    const typeIds = [...first.map(() => types[0]), ...second.map(() => types[1])]
-    return { tokenIds: [...first, ...second], typeIds }
+    return join(queryIds, documentIds)
   }
 }

@@ -1,6 +1,7 @@
 import { type ClassifyInput, checkProbabilityCount } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
+import type { EncodedText } from '#workers/embedding/encoder-batch.ts'
 
 import { countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
@@ -8,13 +9,17 @@ import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 /** Parts of all texts of one request. */
 const PARTS_MAX = 2048
 
+type Tools = Pick<JobTools<unknown>, 'signal' | 'clock'>
+
 /** Reads the items of a classification. Throws `invalidRequest` where they are too many. */
 export async function classify(
   input: ClassifyInput,
   classifier: Classifier,
-  { signal, clock }: Pick<JobTools<unknown>, 'signal' | 'clock'>,
+  tools: Tools,
 ): Promise<Prepared> {
-  const { items, isActivated } = input
+  const { items, isActivated, zeroShot } = input
+  if (zeroShot !== undefined) return classifyFreely({ ...input, zeroShot }, classifier, tools)
+  const { signal, clock } = tools
   checkProbabilityCount(items.length, classifier.labels.length)
   const share = yieldToEventLoop(clock)
   const split: (readonly (readonly number[])[])[] = []
@@ -27,7 +32,7 @@ export async function classify(
     split.push(parts)
   }
   const read = async (part: readonly number[]): Promise<readonly number[]> => {
-    const logits = await classifier.logits(part, signal)
+    const logits = await classifier.logits({ tokenIds: part }, signal)
     return isActivated ? classifier.toProbabilities(logits) : logits
   }
   return {
@@ -39,6 +44,44 @@ export async function classify(
       return { task: 'classify', labels: classifier.labels, probabilities }
     },
   }
+}
+
+/** Reads a pair of each text and each label of the request. */
+async function classifyFreely(
+  input: ClassifyInput & Required<Pick<ClassifyInput, 'zeroShot'>>,
+  { labels: own, zeroShot, logits }: Classifier,
+  { signal, clock }: Tools,
+): Promise<Prepared> {
+  if (zeroShot === undefined) throw noEntailment(own)
+  const { labels, hypotheses, isMultiLabel } = input.zeroShot
+  const texts = input.items.filter((item) => typeof item === 'string')
+  const tokensMax = typeof input.tokensMax === 'number' ? input.tokensMax : undefined
+  const share = yieldToEventLoop(clock)
+  const pairs: EncodedText[] = []
+  for (const pair of zeroShot.readPairs(texts, hypotheses, tokensMax)) {
+    await share()
+    pairs.push(pair)
+  }
+  return {
+    promptTokens: countTokens(pairs.map(({ tokenIds }) => tokenIds)),
+    async compute() {
+      const rows = await Promise.all(pairs.map((pair) => logits(pair, signal)))
+      const probabilities = texts.map((_text, index) =>
+        zeroShot.toProbabilities(
+          rows.slice(index * labels.length, (index + 1) * labels.length),
+          isMultiLabel,
+        ),
+      )
+      return { task: 'classify', labels, probabilities }
+    },
+  }
+}
+
+function noEntailment(labels: readonly string[]): Error {
+  return failure.invalidRequest(
+    `This model has labels of its own (${labels.slice(0, 10).join(', ')}). Labels of a request need a model of natural language inference, with a label \`entailment\`.`,
+    { param: 'labels', code: 'model_not_supported' },
+  )
 }
 
 /** The highest probability of each label in any part. */

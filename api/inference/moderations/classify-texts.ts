@@ -5,6 +5,8 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type ClassifyInput, checkProbabilityCount } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
 
+import { checkZeroShot } from './candidate-labels.ts'
+
 const TEXTS_MAX = 1000
 
 /** Where models are looked up, and what workers say of them. */
@@ -41,10 +43,12 @@ export async function classifyingJob(
     readonly endpoint: string
   } & Omit<ClassifyInput, 'task'>,
 ): Promise<{ readonly model: CatalogueModel; readonly input: ClassifyInput }> {
+  const wanted: ClassifyInput = { task: 'classify', ...input }
+  checkZeroShot(wanted)
   const need = { name: modelName, task: 'classify', endpoint } as const
   const model = await getTaskModel(services, caller, need)
   const queues = services.workersSeen().flatMap((worker) => worker.queues)
   const own = queues.find(({ modelId, labelCount }) => modelId === model.id && labelCount)
-  checkProbabilityCount(input.items.length, own?.labelCount ?? 0)
-  return { model, input: { task: 'classify', ...input } }
+  checkProbabilityCount(wanted.items.length, own?.labelCount ?? 0)
+  return { model, input: wanted }
 }

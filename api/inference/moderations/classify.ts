@@ -19,6 +19,7 @@ import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 
+import { CANDIDATE_FIELDS, candidatesOf } from './candidate-labels.ts'
 import { type ClassifyServices, checkTextCount, classifyingJob } from './classify-texts.ts'
 
 const TOKENS_MAX = 300_000
@@ -48,6 +49,7 @@ export const CLASSIFY_BODY = Type.Object(
     }),
     activation: optionalBoolean({ description: 'Another name of `use_activation`.' }),
     softmax: optionalBoolean({ description: 'Another name of `use_activation`.' }),
+    ...CANDIDATE_FIELDS,
     padding: fixed(['do_not_pad']),
     priority: ineffective({ type: ['integer', 'null'] }, [0]),
     request_id: ineffective({ type: ['string', 'null'] }),
@@ -78,7 +80,7 @@ const CLASSIFY_RESPONSE = {
           probs: {
             type: 'array',
             description:
-              'The probability of each label, in the order of the model; its logits without activation.',
+              'The probability of each label, in the order of the model or of the labels of the request; logits without activation.',
             items: { type: 'number' },
           },
           num_classes: { type: 'integer' },
@@ -143,11 +145,13 @@ export async function labellingJob(
   body: ClassifyBody,
 ): ReturnType<typeof classifyingJob> {
   const tokensMax = tokensMaxOf(body)
+  const zeroShot = candidatesOf(body)
   return classifyingJob(services, caller, {
     ...{ modelName: body.model, endpoint: 'v1/classify', items: itemsOf(body.input) },
     ...(tokensMax !== undefined && { tokensMax }),
     hasMarkers: body.add_special_tokens ?? true,
     isActivated: isActivated(body),
+    ...(zeroShot !== undefined && { zeroShot }),
   })
 }
 

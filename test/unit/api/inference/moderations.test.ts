@@ -150,6 +150,19 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
     [{ activation: false, softmax: false }, { isActivated: false }],
     [{ input: [5, 6] }, { items: [[5, 6]] }],
     [{ input: [[5, 6], [7]] }, { items: [[5, 6], [7]] }],
+    [
+      { labels: ['$&', 'b'], multi_label: true },
+      {
+        zeroShot: {
+          ...{ labels: ['$&', 'b'], isMultiLabel: true },
+          hypotheses: ['This example is $&.', 'This example is b.'],
+        },
+      },
+    ],
+    [
+      { candidate_labels: ' a, b,', hypothesis_template: 'About {}' },
+      { zeroShot: { labels: ['a', 'b'], hypotheses: ['About a', 'About b'], isMultiLabel: false } },
+    ],
   ])('reads %j', async (fields, expected) => {
     await surface.post(url, { model: 'judge', input: 'a', ...fields })
     expect(input()).toMatchObject(expected)
@@ -162,6 +175,14 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
     [{ input: 'a', truncation_side: 'left' }, 'truncation_side'],
     [{ input: Array(1001).fill('a') }, 'input'],
     [{ input: ['a', [5]] }, 'input[1]'],
+    [{ input: 'a', multi_label: true }, 'candidate_labels'],
+    [{ input: 'a', labels: ['a'], candidate_labels: ['a'] }, 'labels'],
+    [{ input: 'a', labels: ', ' }, 'labels'],
+    [{ input: 'a', labels: ['a'], hypothesis_template: 'About it' }, 'hypothesis_template'],
+    [{ input: 'a', labels: ['a'], use_activation: false }, 'use_activation'],
+    [{ input: 'a', labels: ['a'], add_special_tokens: false }, 'add_special_tokens'],
+    [{ input: [5], labels: ['a'] }, 'input'],
+    [{ input: Array(100).fill('a'), labels: Array(21).fill('a') }, 'input'],
   ])('refuses %j', async (fields, param) => {
     const response = await surface.post(url, { model: 'judge', ...fields })
     expect([response.statusCode, response.json().error.param]).toEqual([400, param])

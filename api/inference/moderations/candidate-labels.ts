@@ -1,0 +1,96 @@
+import { type Static, Type } from 'typebox'
+
+import {
+  invalidValue,
+  missingParameter,
+  optionalBoolean,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
+import { type ClassifyInput, PAIRS_MAX } from '#shared/contracts/embedding.ts'
+import { failure } from '#shared/errors.ts'
+import { nullable } from '#shared/schemas.ts'
+
+const LABELS_MAX = 1000
+const LABEL = Type.String({ minLength: 1, maxLength: 200 })
+const TEMPLATE = 'This example is {}.' // of the pipeline of transformers
+
+const labels = (description: string) =>
+  Type.Optional(
+    Type.Union(
+      [
+        nullable(Type.String({ minLength: 1, maxLength: 100_000 })),
+        Type.Array(LABEL, { minItems: 1, maxItems: LABELS_MAX }),
+      ],
+      { description },
+    ),
+  )
+
+/** The fields of a classification by labels of the request. */
+export const CANDIDATE_FIELDS = {
+  candidate_labels: labels(
+    'Classify by these labels, or by those of a text with commas. Needs a model of natural language inference; texts that do not fit are cut.',
+  ),
+  labels: labels('Another name of `candidate_labels`.'),
+  hypothesis_template: optionalString({
+    maxLength: 1000,
+    description: `What a label says of a text, with \`{}\` for the label; \`${TEMPLATE}\` if absent.`,
+  }),
+  multi_label: optionalBoolean({
+    default: false,
+    description: 'Whether several of the labels may hold at once.',
+  }),
+}
+const FIELDS = Type.Object(CANDIDATE_FIELDS)
+type CandidateFields = Static<typeof FIELDS>
+
+/**
+ * The labels of a request and what they say of a text; undefined where it has none. Throws what the
+ * schema cannot say.
+ */
+export function candidatesOf(body: CandidateFields): ClassifyInput['zeroShot'] {
+  const { hypothesis_template: template, multi_label: isMultiLabel } = body
+  const name = body.candidate_labels ? 'candidate_labels' : 'labels'
+  const given = body.candidate_labels ?? body.labels
+  if (given === null || given === undefined) {
+    if (template || isMultiLabel) throw missingParameter('candidate_labels')
+    return undefined
+  }
+  if (body.candidate_labels && body.labels) {
+    throw invalidValue('labels', "it is another name of 'candidate_labels', which is there too.")
+  }
+  const found = typeof given === 'string' ? splitAtCommas(given) : given
+  if (found.length === 0 || found.length > LABELS_MAX) {
+    throw invalidValue(name, `expected 1 to ${LABELS_MAX} labels, but got ${found.length}.`)
+  }
+  const wording = template ?? TEMPLATE
+  if (!wording.includes('{}')) {
+    throw invalidValue('hypothesis_template', "it has no '{}' for the label.")
+  }
+  return {
+    labels: found,
+    // A function, since `$` has a meaning in a text.
+    hypotheses: found.map((label) => wording.replaceAll('{}', () => label)),
+    isMultiLabel: isMultiLabel ?? false,
+  }
+}
+
+function splitAtCommas(text: string): readonly string[] {
+  return text.split(',').flatMap((label) => label.trim() || [])
+}
+
+/** Throws what cannot be asked for together with labels of the request. */
+export function checkZeroShot({ items, zeroShot, hasMarkers, isActivated }: ClassifyInput): void {
+  if (zeroShot === undefined) return
+  const refuse = (param: string, reason: string): never => {
+    throw invalidValue(param, `${reason} where labels are given.`)
+  }
+  if (!hasMarkers) refuse('add_special_tokens', 'markers are needed')
+  if (!isActivated) refuse('use_activation', 'the answer has probabilities')
+  if (items.some((item) => typeof item !== 'string')) refuse('input', 'expected texts')
+  const pairs = items.length * zeroShot.labels.length
+  if (pairs <= PAIRS_MAX) return
+  throw failure.invalidRequest(
+    `Invalid 'input': ${items.length} texts and ${zeroShot.labels.length} labels are ${pairs} pairs, of ${PAIRS_MAX} that one request may have.`,
+    { param: 'input', code: 'array_above_max_length' },
+  )
+}

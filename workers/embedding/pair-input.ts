@@ -1,0 +1,36 @@
+import { contentOnly } from '#workers/text/content-spans.ts'
+import type { Tokenizer } from '#workers/text/tokenizer.ts'
+
+import type { EncodedText } from './encoder-batch.ts'
+import { findPairMarkers } from './markers.ts'
+
+/** Reads two texts together, with the markers of the model. */
+interface PairReader {
+  /** Tokens of both texts that fit into the context beside the markers. */
+  readonly room: number
+  /** Tokens of one of the texts, of a very long one as many as can fit. */
+  encode(text: string): readonly number[]
+  /** Both texts with the markers of the model. */
+  join(first: readonly number[], second: readonly number[]): EncodedText
+}
+
+// Longer texts cannot fit: no token of these vocabularies is longer than this.
+const CHARS_PER_TOKEN_MAX = 32
+
+/** Learns the markers of a model. Throws when its tokenizer reads no pairs. */
+export function createPairReader(tokenizer: Tokenizer, contextLength: number): PairReader {
+  const { before, between, after, types } = findPairMarkers(tokenizer)
+  return {
+    room: contextLength - before.length - between.length - after.length,
+    encode(whole) {
+      const { text, content } = contentOnly(whole.slice(0, contextLength * CHARS_PER_TOKEN_MAX))
+      return tokenizer.encode(text, { addSpecialTokens: false, content })
+    },
+    join(one, other) {
+      const first = [...before, ...one, ...between]
+      const second = [...other, ...after]
+      const typeIds = [...first.map(() => types[0]), ...second.map(() => types[1])]
+      return { tokenIds: [...first, ...second], typeIds }
+    },
+  }
+}
