@@ -4,8 +4,10 @@ import { failure } from '#shared/errors.ts'
 export interface EmbedInput {
   readonly task: 'embed'
   readonly items: readonly (string | readonly number[])[]
-  /** The catalogue prefix to apply. */
+  /** The prefix to apply. */
   readonly role: 'query' | 'passage' | 'none'
+  /** The task of the request's field `task`; models that know none report it as ignored. */
+  readonly taskName?: string
   /** Keeps this many leading dimensions and normalizes again; null keeps all. */
   readonly dimensions: number | null
   /**

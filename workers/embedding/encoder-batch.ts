@@ -9,6 +9,8 @@ export interface EncodedText {
   readonly tokenIds: readonly number[]
   /** Which of two texts a token belongs to; all of the first when absent. */
   readonly typeIds?: readonly number[]
+  /** The adapter of the model that reads it; the same for all texts of a batch. */
+  readonly taskId?: number
 }
 
 /** The input tensors of a batch, padded on the right to its longest text. */
@@ -26,18 +28,30 @@ interface BatchLayout {
 }
 
 const KNOWN_INPUTS = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
+const TASK = 'task_id' // which low-rank adapter a run uses, as Jina's models have it
+const OFFSETS = 'offsets' // where each text begins in one list of ids, as static embeddings have it
 const PAST = 'past_key_values.' // of decoders that are used as encoders: nothing came before
+
+/** Inputs that encoders of vectors may have beside those of all encoders. */
+export const ENCODER_INPUTS: readonly string[] = [TASK, OFFSETS]
 
 /**
  * Throws `ModelLoadError` naming an input that cannot be filled with texts of any number and
  * length.
  */
-export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'inputs'>): void {
+export function checkInputs(
+  { file, inputs }: Pick<ModelSession, 'file' | 'inputs'>,
+  special: readonly string[] = [],
+): void {
   for (const { name, type, dims } of inputs) {
     if (name.startsWith(PAST)) {
       const [, heads, , size] = dims
       if (typeof heads === 'number' && typeof size === 'number' && type !== undefined) continue
       throw new ModelLoadError(file, `${name} is no cache of [batch, heads, length, size]`)
+    }
+    if (special.includes(name)) {
+      if (type === 'int64' && dims.length <= 1) continue
+      throw new ModelLoadError(file, `${name} must be int64 of at most one dimension`)
     }
     if (!KNOWN_INPUTS.includes(name)) {
       throw new ModelLoadError(file, `the encoder wants an unknown input ${name}`)
@@ -45,6 +59,7 @@ export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'input
     if (type !== 'int64' && type !== 'int32') {
       throw new ModelLoadError(file, `${name} must be int64 or int32, not ${type ?? 'other'}`)
     }
+    if (isBag({ inputs }) && name === 'input_ids' && dims.length === 1) continue
     if (dims.length !== 2 || dims.some((dim) => typeof dim === 'number')) {
       const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
       throw new ModelLoadError(file, `${name} must be [batch, length] of any size, not [${shape}]`)
@@ -54,6 +69,16 @@ export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'input
   throw new ModelLoadError(file, 'not an encoder of texts: it has no input_ids')
 }
 
+/** Whether a graph reads the ids of all texts as one list, and means the vectors of each text. */
+export function isBag({ inputs }: Pick<ModelSession, 'inputs'>): boolean {
+  return inputs.some(({ name }) => name === OFFSETS)
+}
+
+/** Whether a graph has several adapters. */
+export function hasTasks({ inputs }: Pick<ModelSession, 'inputs'>): boolean {
+  return inputs.some(({ name }) => name === TASK)
+}
+
 /** Builds those of the usual inputs that the model has. */
 export function buildBatch(
   runtime: Runtime,
@@ -61,6 +86,7 @@ export function buildBatch(
   texts: readonly EncodedText[],
   { paddingId, firstPosition }: BatchLayout,
 ): EncoderBatch {
+  if (isBag(session)) return buildBag(runtime, texts, { paddingId })
   const width = Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
   const table = (valueAt: (text: EncodedText, position: number) => number, padding: number) => {
     const values = new BigInt64Array(texts.length * width).fill(BigInt(padding))
@@ -81,7 +107,10 @@ export function buildBatch(
   const feeds: Record<string, Tensor> = {}
   for (const { name, type, dims } of session.inputs) {
     const values = inputs[name]?.()
-    if (values === undefined) {
+    if (name === TASK) {
+      const taskId = BigInt64Array.of(BigInt(texts[0]?.taskId ?? 0))
+      feeds[name] = runtime.tensor('int64', taskId, dims.length === 0 ? [] : [1])
+    } else if (values === undefined) {
       const [, heads, , size] = dims as readonly number[]
       feeds[name] = runtime.zeros(defined(type), [texts.length, defined(heads), 0, defined(size)])
     } else {
@@ -93,6 +122,32 @@ export function buildBatch(
     feeds,
     width,
     mask,
+    dispose() {
+      for (const tensor of Object.values(feeds)) tensor.dispose()
+    },
+  }
+}
+
+/** The ids of all texts as one list. A text without tokens has the padding token in it. */
+function buildBag(
+  runtime: Runtime,
+  texts: readonly EncodedText[],
+  { paddingId }: Pick<BatchLayout, 'paddingId'>,
+): EncoderBatch {
+  const ids: bigint[] = []
+  const offsets: bigint[] = []
+  for (const { tokenIds } of texts) {
+    offsets.push(BigInt(ids.length))
+    for (const id of tokenIds.length === 0 ? [paddingId] : tokenIds) ids.push(BigInt(id))
+  }
+  const feeds = {
+    input_ids: runtime.tensor('int64', BigInt64Array.from(ids), [ids.length]),
+    offsets: runtime.tensor('int64', BigInt64Array.from(offsets), [offsets.length]),
+  }
+  return {
+    feeds,
+    // The graph makes the means itself, so that nothing is padded.
+    ...{ width: 0, mask: new BigInt64Array(0) },
     dispose() {
       for (const tensor of Object.values(feeds)) tensor.dispose()
     },

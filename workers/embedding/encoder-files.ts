@@ -14,12 +14,24 @@ export interface EncoderFiles {
   /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
   readonly head: SentenceHead
+  /** Adapters that a request may choose from, each with the instruction before its texts. */
+  readonly tasks: readonly EncoderTask[]
+  /** The prefixes of queries and passages, as the files say. */
+  readonly prompts: { readonly query?: string; readonly passage?: string }
+  /** The id of the token for unknown words, if there is one. */
+  readonly unknownId: number | undefined
   /** Labels of a classifier, in the order of its logits. */
   readonly labels: readonly string[] | undefined
   /** Whether several labels of a classifier may hold at once. */
   readonly isMultiLabel: boolean
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
+}
+
+/** One adapter of a model with several. */
+interface EncoderTask {
+  readonly name: string
+  readonly instruction: string
 }
 
 type Json = Readonly<Record<string, unknown>>
@@ -48,6 +60,9 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     paddingId,
     firstPosition,
     head: await readSentenceHead(folder),
+    tasks: tasksOf(config),
+    prompts: promptsOf(await findJson(folder, 'config_sentence_transformers.json')),
+    unknownId: unknownIdOf(tokenizerJson),
     labels: labelsOf(config),
     isMultiLabel: config.problem_type === 'multi_label_classification',
     isTruncatable:
@@ -63,6 +78,34 @@ function contextLengthOf(config: Json, firstPosition: number, others: readonly J
     ...others.flatMap((file) => [file.max_seq_length, file.model_max_length]),
   ].filter((value): value is number => typeof value === 'number' && value > 0 && value < 1e6)
   return limits.length === 0 ? CONTEXT_LENGTH_UNKNOWN : Math.min(...limits)
+}
+
+const TASKS_MAX = 64
+
+/** As Jina's configurations name them. */
+function tasksOf({ lora_adaptations: names, task_instructions: texts }: Json): EncoderTask[] {
+  if (!Array.isArray(names)) return []
+  return names.slice(0, TASKS_MAX).map((name) => {
+    const instruction = isRecord(texts) ? texts[String(name)] : undefined
+    return { name: String(name), instruction: typeof instruction === 'string' ? instruction : '' }
+  })
+}
+
+/** Of the layout of sentence-transformers, which has two names for passages. */
+function promptsOf(file: Json | undefined): EncoderFiles['prompts'] {
+  const prompts = isRecord(file?.prompts) ? file.prompts : {}
+  const [query, passage] = [prompts.query, prompts.document ?? prompts.passage]
+  return {
+    ...(typeof query === 'string' && query !== '' && { query }),
+    ...(typeof passage === 'string' && passage !== '' && { passage }),
+  }
+}
+
+function unknownIdOf({ model }: Json): number | undefined {
+  if (!isRecord(model)) return undefined
+  const { unk_id: id, unk_token: token, vocab } = model
+  const found = isRecord(vocab) && typeof token === 'string' ? vocab[token] : id
+  return typeof found === 'number' ? found : undefined
 }
 
 function labelsOf({ id2label, num_labels: count }: Json): readonly string[] | undefined {

@@ -1,16 +1,25 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
-import { buildBatch, checkInputs, type EncodedText, toFloat32 } from './encoder-batch.ts'
+import {
+  buildBatch,
+  checkInputs,
+  ENCODER_INPUTS,
+  type EncodedText,
+  hasTasks,
+  isBag,
+  toFloat32,
+} from './encoder-batch.ts'
 import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import { chooseOutput, type EncoderOutput } from './encoder-output.ts'
-import { findMarkers } from './markers.ts'
+import { findMarkers, NO_MARKERS } from './markers.ts'
 import { normalize, poolAll } from './pooling.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
 import { type BatchOptions, openTextBatcher } from './text-batcher.ts'
@@ -25,10 +34,14 @@ export interface Encoder {
    * `context_length_exceeded` if none is.
    */
   encodeText(text: string, tokensMax?: number): Promise<readonly number[]>
+  /** The adapters that a request may choose from, with the instructions before their texts. */
+  readonly tasks: EncoderFiles['tasks']
+  /** The prefixes of queries and passages, as the model's files say. */
+  readonly prompts: EncoderFiles['prompts']
   /** Checks ids of the model's own vocabulary; cut likewise. Throws `invalidRequest`. */
   checkTokenIds(tokenIds: readonly number[], tokensMax?: number): readonly number[]
   /** The vector of one text, float32, normalized where the model's files say so. */
-  embed(tokenIds: readonly number[], signal: AbortSignal): Promise<Float32Array>
+  embed(tokenIds: readonly number[], signal: AbortSignal, taskId?: number): Promise<Float32Array>
   readonly waitingCount: number
   close(): Promise<void>
 }
@@ -62,8 +75,16 @@ async function assemble(
   sessions: SessionPool,
 ): Promise<Encoder> {
   const { runtime } = options
-  checkInputs(sessions.wide)
+  checkInputs(sessions.wide, ENCODER_INPUTS)
   const output = chooseOutput(sessions.wide, files.head)
+  const tasks = hasTasks(sessions.wide) ? files.tasks : []
+  if (hasTasks(sessions.wide) && tasks.length === 0) {
+    throw new ModelLoadError(files.modelFile, 'config.json names no lora_adaptations for task_id')
+  }
+  const isStatic = isBag(sessions.wide)
+  if (isStatic && !output.isPooled) {
+    throw new ModelLoadError(files.modelFile, 'offsets need an output of [batch, dimensions]')
+  }
   const batcher = await openTextBatcher<Float32Array>(sessions, options, (session, texts) =>
     runBatch({ runtime, session, files, output }, texts),
   )
@@ -72,15 +93,24 @@ async function assemble(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
-  const reader = { tokenizer, markers: findMarkers(tokenizer), contextLength }
+  const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer)
+  const reader = { tokenizer, markers, contextLength }
+  // A static embedding of an unknown word says nothing of a text.
+  const kept = (tokenIds: readonly number[]): readonly number[] =>
+    isStatic ? tokenIds.filter((id) => id !== files.unknownId) : tokenIds
   return {
     contextLength,
+    tasks,
+    prompts: files.prompts,
     dimensions: output.dimensions,
     isTruncatable: files.isTruncatable,
-    encodeText: (text, tokensMax) =>
-      tokensMax === undefined ? readText(reader, text) : readTextCut(reader, text, tokensMax),
+    async encodeText(text, tokensMax) {
+      if (tokensMax === undefined) return kept(await readText(reader, text))
+      return kept(await readTextCut(reader, text, tokensMax))
+    },
     checkTokenIds: (tokenIds, tokensMax) => readTokenIds(reader, tokenIds, tokensMax),
-    embed: (tokenIds, signal) => batcher.submit({ tokenIds }, signal),
+    embed: (tokenIds, signal, taskId) =>
+      batcher.submit({ tokenIds, ...(taskId !== undefined && { taskId }) }, signal),
     get waitingCount() {
       return batcher.waitingCount
     },
@@ -103,9 +133,12 @@ async function runBatch(
       const dimensions = tensor.dims.at(-1) as number
       const vectors: Float32Array[] = []
       for (const row of texts.keys()) {
-        const vector = output.isPooled
-          ? data.slice(row * dimensions, (row + 1) * dimensions)
-          : poolAll(files.head.pooling, { ...batch, data, dimensions }, row)
+        const isEmpty = texts[row]?.tokenIds.length === 0
+        const vector = isEmpty
+          ? new Float32Array(dimensions)
+          : output.isPooled
+            ? data.slice(row * dimensions, (row + 1) * dimensions)
+            : poolAll(files.head.pooling, { ...batch, data, dimensions }, row)
         // Large layers take milliseconds for each text, and others wait for the event loop.
         if (output.dense.length > 0) await setImmediate()
         vectors.push(output.dense.reduce((value, layer) => layer.apply(value), vector))

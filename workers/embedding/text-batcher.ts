@@ -32,6 +32,7 @@ export async function openTextBatcher<Result>(
     poolSize,
     sharedBatchTokens: maxBatchTokens ?? sharedBatchTokens,
     lengthOf: ({ tokenIds }) => tokenIds.length,
+    canJoin: (oldest, item) => item.taskId === oldest.taskId,
     run: (texts, isAlone) => run(sessions.choose(isAlone), texts),
   })
 }

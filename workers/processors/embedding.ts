@@ -8,6 +8,7 @@ import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import { classify } from './classification.ts'
+import { purposeOf } from './embedding-purpose.ts'
 import { answerPrepared, countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
@@ -43,9 +44,7 @@ async function embed(
   { signal, clock }: Tools,
 ): Promise<Prepared> {
   refuseDimensions(input, encoder)
-  const prefix =
-    { query: options.queryPrefix, passage: options.passagePrefix, none: undefined }[input.role] ??
-    ''
+  const { prefix, taskId, ignored } = purposeOf(input, encoder, options)
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
   const items: (readonly number[])[] = []
   const share = yieldToEventLoop(clock)
@@ -59,8 +58,11 @@ async function embed(
   }
   return {
     promptTokens: countTokens(items),
+    ...(ignored !== undefined && { ignored }),
     async compute() {
-      const vectors = await Promise.all(items.map((tokenIds) => encoder.embed(tokenIds, signal)))
+      const vectors = await Promise.all(
+        items.map((tokenIds) => encoder.embed(tokenIds, signal, taskId)),
+      )
       const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
       return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
     },

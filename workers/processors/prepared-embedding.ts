@@ -6,6 +6,8 @@ import type { JobTools } from './processor-row.ts'
 /** A job whose texts are read. */
 export interface Prepared {
   readonly promptTokens: number
+  /** Request fields without effect on this model. */
+  readonly ignored?: readonly string[]
   compute(): Promise<EmbeddingResult>
 }
 
@@ -16,8 +18,8 @@ export async function answerPrepared(
   prepare: () => Promise<Prepared>,
 ): Promise<void> {
   const begunMs = clock.now()
-  const { promptTokens, compute } = await prepare()
-  reply.started(promptTokens)
+  const { promptTokens, ignored, compute } = await prepare()
+  reply.started(promptTokens, { ...(ignored !== undefined && { ignored }) })
   const preparedMs = clock.now()
   const result = await compute()
   reply.result(

@@ -1,6 +1,5 @@
 import { type Static, Type } from 'typebox'
 
-import { addIgnoredFields } from '#api/http/validation.ts'
 import {
   ineffective,
   invalidValue,
@@ -20,10 +19,6 @@ const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */
 export const EMBEDDING_TOKENS_MAX = 300_000
 const DIMENSIONS_MAX = 65_536
-const TASK_ROLES: ReadonlyMap<string, 'query' | 'passage'> = new Map([
-  ['retrieval.query', 'query'],
-  ['retrieval.passage', 'passage'],
-])
 
 const TEXT = Type.String({ minLength: 1 })
 const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), {
@@ -58,7 +53,7 @@ const FIELDS = {
   task: optionalString({
     maxLength: 64,
     description:
-      '`retrieval.query` and `retrieval.passage` are `input_type`, for models that have one; others are ignored, which the answer reports.',
+      'The task of a model with an adapter for each, such as `text-matching`. `retrieval.query` and `retrieval.passage` are `input_type` for models that have one; others are ignored, which the answer reports.',
   }),
   normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
   normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
@@ -100,7 +95,6 @@ export async function embedInput(
   { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
 ): Promise<EmbedInput> {
   const sent = itemsOf(body.input)
-  refuseInputType(body, model)
   const tokensMax = tokensMaxOf(body)
   checkTokenCount(sent)
   const encoding = findEncoding(modelName)
@@ -115,7 +109,7 @@ export async function embedInput(
   return {
     task: 'embed',
     items,
-    role: roleOf(body, model),
+    ...purposeOf(body),
     dimensions: body.dimensions ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
   }
@@ -131,19 +125,16 @@ function isTokenLists(items: EmbedInput['items']): items is readonly (readonly n
   return typeof items[0] !== 'string'
 }
 
-/** What the texts are. A task that the model does not distinguish is reported as ignored. */
-function roleOf(body: EmbeddingBody, { options }: CatalogueModel): EmbedInput['role'] {
+/** What the texts are. Workers know what their model distinguishes. */
+function purposeOf(body: EmbeddingBody): Pick<EmbedInput, 'role' | 'taskName'> {
   const { input_type: type, task } = body
-  if (type !== null && type !== undefined) return type === 'document' ? 'passage' : type
-  if (task === null || task === undefined) return 'none'
-  const role = TASK_ROLES.get(task)
-  const hasPrefixes = options.queryPrefix !== undefined || options.passagePrefix !== undefined
-  if (role !== undefined && hasPrefixes) return role
-  addIgnoredFields(body, ['task'])
-  return 'none'
+  return {
+    role: type === 'document' ? 'passage' : (type ?? 'none'),
+    ...(task && { taskName: task }),
+  }
 }
 
-/** How much of each input is kept. The names that two servers use for this may not contradict each other. */
+/** How much of each input is kept. Two servers' names for this may not contradict each other. */
 export function tokensMaxOf(
   body: Pick<EmbeddingBody, 'truncate_prompt_tokens' | 'truncate' | 'truncation'>,
 ): EmbedInput['tokensMax'] {
@@ -160,16 +151,6 @@ export function tokensMaxOf(
     throw invalidValue('truncate', `${truncate} contradicts 'truncate_prompt_tokens', ${tokens}.`)
   }
   return tokens === -1 ? 'context' : tokens
-}
-
-function refuseInputType({ input_type: type }: EmbeddingBody, { options }: CatalogueModel): void {
-  const { queryPrefix, passagePrefix } = options
-  if (type === undefined || type === null) return
-  if (queryPrefix !== undefined || passagePrefix !== undefined) return
-  throw failure.invalidRequest(
-    "Unsupported parameter: 'input_type' is not supported with this model, which reads queries and passages alike.",
-    { param: 'input_type', code: 'unsupported_parameter' },
-  )
 }
 
 function tooManyInputs(count: number): ServiceError {

@@ -53,15 +53,8 @@ describe('POST /v1/embeddings', () => {
     expect(submitted()).toMatchObject({ dimensions: null, role: 'passage' })
     await ask({})
     expect(submitted()).toMatchObject({ role: 'none' })
-  })
-
-  it('refuses the sort of text where the model reads all alike', async () => {
-    const response = await ask({ input_type: 'query' })
-    expect(response.statusCode).toBe(400)
-    expect(response.json().error).toMatchObject({
-      param: 'input_type',
-      code: 'unsupported_parameter',
-    })
+    await ask({ task: 'text-matching' })
+    expect(submitted()).toMatchObject({ role: 'none', taskName: 'text-matching' })
   })
 
   it.each([

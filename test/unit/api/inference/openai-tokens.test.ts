@@ -70,10 +70,8 @@ describe("token ids of OpenAI's encodings", () => {
 })
 
 it.each<[object, object, string | undefined]>([
-  [{ model: 'texts', task: 'retrieval.query' }, { role: 'query' }, undefined],
-  [{ model: 'texts', task: 'retrieval.passage' }, { role: 'passage' }, undefined],
-  [{ model: 'texts', task: 'text-matching' }, { role: 'none' }, 'task'],
-  [{ model: 'tiny-embed', task: 'retrieval.query' }, { role: 'none' }, 'task'],
+  [{ task: 'retrieval.query' }, { role: 'none', taskName: 'retrieval.query' }, undefined],
+  [{ task: null }, { role: 'none' }, undefined],
   [{ truncation: true }, { tokensMax: 'context' }, undefined],
   [
     { normalize: true, normalized: true, add_special_tokens: true, truncation: false },

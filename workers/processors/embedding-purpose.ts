@@ -1,0 +1,62 @@
+import type { ModelOptions } from '#shared/catalogue-options.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { failure } from '#shared/errors.ts'
+import type { Encoder } from '#workers/embedding/encoder.ts'
+
+/** What a request does with its texts before they are read. */
+interface Purpose {
+  readonly prefix: string
+  /** The adapter of a model with several. */
+  readonly taskId?: number
+  /** Request fields without effect on this model. */
+  readonly ignored?: readonly string[]
+}
+
+// What Jina's own service takes where a request names none.
+const TASK_USUAL = 'text-matching'
+const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', none: undefined }
+
+/**
+ * The prefix and adapter of a request: the model's tasks, else the prefixes of the catalogue or of
+ * the model's files. Throws `invalidRequest` for what the model does not distinguish.
+ */
+export function purposeOf(
+  input: EmbedInput,
+  { tasks, prompts }: Pick<Encoder, 'tasks' | 'prompts'>,
+  options: Pick<ModelOptions, 'queryPrefix' | 'passagePrefix'>,
+): Purpose {
+  const { role, taskName } = input
+  if (tasks.length > 0) return adapterOf(input, tasks)
+  const { queryPrefix: query = prompts.query, passagePrefix: passage = prompts.passage } = options
+  const isDistinguished = query !== undefined || passage !== undefined
+  if (role !== 'none' && !isDistinguished) throw readsAllAlike()
+  const named = (['query', 'passage'] as const).find((each) => ROLE_TASKS[each] === taskName)
+  const chosen = role === 'none' && isDistinguished ? (named ?? role) : role
+  return {
+    prefix: { query, passage, none: undefined }[chosen] ?? '',
+    ...(taskName !== undefined && chosen !== named && { ignored: ['task'] }),
+  }
+}
+
+function adapterOf({ role, taskName }: EmbedInput, tasks: Encoder['tasks']): Purpose {
+  const ofRole = ROLE_TASKS[role]
+  const wanted = ofRole ?? taskName
+  const usual = tasks.findIndex(({ name }) => name === TASK_USUAL)
+  const taskId =
+    wanted === undefined ? Math.max(usual, 0) : tasks.findIndex(({ name }) => name === wanted)
+  const found = tasks[taskId]
+  const isContradicted = ofRole !== undefined && taskName !== undefined && taskName !== ofRole
+  if (found !== undefined && !isContradicted) return { prefix: found.instruction, taskId }
+  const names = tasks.map(({ name }) => `'${name}'`).join(', ')
+  throw failure.invalidRequest(
+    `Invalid value: '${taskName ?? role}'. The tasks of this model are: ${names}.${isContradicted ? ` 'input_type' asks for '${ofRole}'.` : ''}`,
+    { param: taskName === undefined ? 'input_type' : 'task', code: 'invalid_value' },
+  )
+}
+
+function readsAllAlike(): Error {
+  return failure.invalidRequest(
+    "Unsupported parameter: 'input_type' is not supported with this model, which reads queries and passages alike.",
+    { param: 'input_type', code: 'unsupported_parameter' },
+  )
+}
