@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 
 import { Redis } from 'ioredis'
 import OpenAI, { toFile } from 'openai'
@@ -23,6 +24,7 @@ import { wordErrors, wordsOf } from './word-errors.ts'
 
 const CLIPS = join(import.meta.dirname, '../../fixtures/audio')
 const SIDE = 256
+const MODELS = 'tiny-embed,tiny-rerank,tiny-moderation,tiny-chat,tiny-whisper,tiny-sd'
 const LONG = { timeout: 300_000 }
 
 interface Clip {
@@ -41,6 +43,19 @@ interface Trial {
   readonly right: readonly number[]
 }
 
+interface Judged {
+  readonly text: string
+  readonly labels: readonly string[]
+}
+
+interface Classified {
+  readonly data: readonly {
+    readonly label: string
+    readonly probs: readonly number[]
+    readonly num_classes: number
+  }[]
+}
+
 interface Group {
   readonly query: string
   readonly documents: readonly string[]
@@ -57,7 +72,7 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-sense-'))
   const keyPrefix = `sense-${process.pid}`
   const redisUrl = inject('redisUrl')
-  const env = { MILLRACE_WORKER_MODELS: 'tiny-embed,tiny-rerank,tiny-chat,tiny-whisper,tiny-sd' }
+  const env = { MILLRACE_WORKER_MODELS: MODELS }
   tiers = openFaultTiers({ databaseUrl: url, redisUrl, keyPrefix, folder, env })
   close = async () => {
     await tiers.stop()
@@ -97,6 +112,42 @@ describe('embeddings', () => {
       expect(found.length / queries.length).toBeGreaterThanOrEqual(least)
     },
   )
+})
+
+describe('moderations', () => {
+  // Held-out texts and measured scores, both by `python -m models.training.tiny_moderation
+  // evaluate`.
+  it('flag the categories of a text and no others', LONG, async () => {
+    const { texts } = readEvals<{ texts: readonly Judged[] }>('tiny-moderation')
+    const input = texts.map(({ text }) => text)
+    const { model, results } = await client.moderations.create({ input })
+    expect(model).toBe('tiny-moderation')
+    const right = results.filter(({ categories }, at) => {
+      const flagged = Object.entries(categories).flatMap(([name, is]) => (is ? [name] : []))
+      return isDeepStrictEqual(flagged.toSorted(), texts[at]?.labels)
+    })
+    const least = (measuredScores('tiny-moderation').exact as number) - SCORE_MARGIN
+    expect(right.length / texts.length).toBeGreaterThanOrEqual(least)
+    expect(results[0]?.category_applied_input_types).toMatchObject({
+      ...{ violence: ['text'], 'sexual/minors': [] },
+    })
+  })
+
+  it('label texts in the form of vLLM', async () => {
+    const body = { model: 'tiny-moderation', input: ['I will kill you.', 'The cat sleeps.'] }
+    const ask = (fields: object) =>
+      client.post('/classify', { body: { ...body, ...fields } }) as Promise<Classified>
+    const [probable, raw] = await Promise.all([ask({}), ask({ use_activation: false })])
+    for (const [at, { probs, label, num_classes }] of probable.data.entries()) {
+      expect(num_classes).toBe(6)
+      const logits = raw.data[at]?.probs ?? []
+      for (const [index, logit] of logits.entries()) {
+        expect(probs[index]).toBeCloseTo(1 / (1 + Math.exp(-logit)), 5)
+      }
+      expect(raw.data[at]?.label).toBe(label)
+    }
+    await expect(ask({ labels: ['sport'] })).rejects.toMatchObject({ param: 'labels' })
+  })
 })
 
 describe('rerank', () => {

@@ -42,7 +42,13 @@ it('lists the contexts of text models from the heartbeats of their worker, also 
     })
     .toEqual(catalogue.models.map(() => true))
   // As their config.json and tokenizer_config.json say.
-  expect(await lengths()).toEqual({ 'tiny-chat': 1024, 'tiny-embed': 256, 'tiny-rerank': 256 })
+  expect(await lengths()).toEqual({
+    ...{ 'tiny-chat': 1024, 'tiny-embed': 256, 'tiny-rerank': 256, 'tiny-moderation': 256 },
+  })
+  const labels = workersSeen().flatMap(({ queues }) =>
+    queues.flatMap((each) => each.labelCount ?? []),
+  )
+  expect(labels).toEqual([6])
 
   await stop()
   await eventually(() => workersSeen().length === 0)

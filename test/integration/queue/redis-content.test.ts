@@ -72,6 +72,7 @@ async function useEverything(tiers: Tiers, canaries: Canaries): Promise<void> {
   await ask('/v1/engines/tiny-chat/search', search)
   const rerank = { query: plant('rerank query'), documents: [plant('rerank document')] }
   await ask('/v1/rerank', { model: 'tiny-rerank', ...rerank })
+  await ask('/v1/moderations', { input: plant('moderation input') })
   const input = plant('embedding input')
   const embedding = { model: 'tiny-embed', input, encoding_format: 'base64' }
   const embedded = await ask('/v1/embeddings', embedding)
