@@ -18,7 +18,8 @@ export function createEmbedding(page) {
   return createPanel(
     {
       id: 'embedding',
-      takes: ({ kind, capabilities }) => kind === 'embedding' && !capabilities.includes('rerank'),
+      takes: ({ kind, capabilities }) =>
+        kind === 'embedding' && !['rerank', 'classify'].some((task) => capabilities.includes(task)),
       none: 'No embedding model is served here. Add one to models.json and start a worker for it.',
       describe: (model) => ({
         path: '/v1/embeddings',

@@ -6,6 +6,7 @@ import { createEmbedding } from './embedding.js'
 import { createImages } from './images.js'
 import { showInvitations } from './invitations.js'
 import { loadModels } from './models.js'
+import { createModeration } from './moderation.js'
 import { addressOf } from './place.js'
 import { inWords, Problem } from './problem.js'
 import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
@@ -22,7 +23,8 @@ const message = byId('message', HTMLElement)
 
 const page = { onChange: showCurl, onSignedOut: leave, onModel: showNewModels }
 const panels = [
-  ...[createChat, createCompletion, createEmbedding, createSpeech, createImages, createTuning],
+  ...[createChat, createCompletion, createEmbedding, createModeration],
+  ...[createSpeech, createImages, createTuning],
 ].map((create) => create(page))
 const signIn = createSignIn({ onSignedIn: enter })
 const tabs = [

@@ -86,6 +86,20 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
       await expectUsable(page)
       await keepScreenshot(page, `similarity-${look.name}`)
 
+      await openTab(page, 'Moderate')
+      await page.getByRole('button', { name: 'Judge' }).click()
+      expect(await figuresOf(page)).toContain('6 categories judged')
+      const categories = page.getByRole('region', { name: 'Categories' })
+      await categories.getByText('The text is flagged.').waitFor()
+      const judged = await categories.getByRole('listitem').allTextContents()
+      const likely = judged.map((text) => Number.parseFloat(text))
+      expect(likely).toEqual(likely.toSorted((a, b) => b - a))
+      expect(judged.filter((text) => text.endsWith(' flagged'))).toHaveLength(
+        likely.filter((score) => score >= 0.5).length,
+      )
+      await expectUsable(page)
+      await keepScreenshot(page, `moderation-${look.name}`)
+
       await openTab(page, 'Speech')
       await page.getByLabel('Recording', { exact: true }).setInputFiles(CLIP)
       await page.getByRole('button', { name: 'Write it down' }).click()
