@@ -158,6 +158,17 @@ export function requestedAmounts(registry: Registry) {
   })
 }
 
+/** The tokens of one step of a text model. */
+export function stepTokens(registry: Registry) {
+  return new Histogram({
+    name: 'millrace_step_tokens',
+    help: 'Tokens that one step of a text model reads and writes, of all its sequences.',
+    labelNames: ['kind', 'gen_ai_request_model'],
+    buckets: TOKENS_BUCKETS,
+    registers: [registry],
+  })
+}
+
 /** The batch size of a model run. */
 export function batchSize(registry: Registry) {
   return new Histogram({

@@ -38,6 +38,7 @@ const TWINS: readonly Twin[] = [
   histogram('request_prefill_time_seconds', PHASES, { phase: 'prefill' }),
   histogram('request_decode_time_seconds', PHASES, { phase: 'decode' }),
   histogram('request_inference_time_seconds', PHASES, { phase: 'inference' }),
+  histogram('iteration_tokens_total', 'millrace_step_tokens'),
   histogram('request_params_n', PARAMETERS, { parameter: 'n' }),
   histogram('request_params_max_tokens', PARAMETERS, { parameter: 'max_tokens' }),
   // A run that is handed to another worker or put off goes on later, as a preempted one does.

@@ -1,7 +1,7 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { openAdapterLibrary } from '#workers/adapters/adapter-library.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
-import type { EngineStats } from '#workers/engine/types.ts'
+import type { EngineStats, TextEngine } from '#workers/engine/types.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
@@ -133,7 +133,7 @@ async function openCompletionModel(
   }
   if (opening.status === 'rejected') throw opening.reason
   const [engine, text] = [opening.value, reading.value]
-  if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
+  if (onBatch !== undefined) reportSteps(engine, onBatch)
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const sharesCaches = options.sharedPrefixCache === true
@@ -148,6 +148,16 @@ async function openCompletionModel(
       }),
       bytes: await modelFileBytes([...engine.modelFiles, ...(vision?.files ?? [])]),
     }
+  })
+}
+
+function reportSteps(engine: TextEngine, onBatch: (size: number, tokens: number) => void): void {
+  let counted = 0
+  engine.onStep(() => {
+    const { active, tokens, promptTokens } = engine.stats()
+    const total = tokens + promptTokens
+    onBatch(Math.max(active, 1), total - counted)
+    counted = total
   })
 }
 

@@ -28,8 +28,11 @@ export interface OpenTools {
   readonly config: WorkerConfig
   readonly clock: Clock
   readonly log: Logger
-  /** Receives how many sequences, texts or pairs each run of the model handles together. */
-  readonly onBatch?: (size: number) => void
+  /**
+   * Receives how many sequences, texts or pairs each run of the model handles together, and of text
+   * models the tokens that the run reads and writes.
+   */
+  readonly onBatch?: (size: number, tokens?: number) => void
 }
 
 /** Jobs and work of an open model, for its heartbeat. */

@@ -168,7 +168,9 @@ function opener(
   { runtime, storage, metrics, log, pulls, signal }: OpenerTools,
 ): (model: CatalogueModel) => Promise<OpenModel> {
   return async (model) => {
-    const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
+    const labels = { kind: model.kind, gen_ai_request_model: model.id }
+    const batches = metrics.batchSize.labels(labels)
+    const steps = metrics.stepTokens.labels(labels)
     const row = findProcessor(model)
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
     const { hub } = config.inference
@@ -186,7 +188,10 @@ function opener(
       config: config.inference.worker,
       clock: systemClock,
       log,
-      onBatch: metrics.batchSize.labels(batchLabels).observe,
+      onBatch(size, tokens) {
+        batches.observe(size)
+        if (tokens !== undefined) steps.observe(tokens)
+      },
     })
   }
 }

@@ -6,6 +6,7 @@ import {
   queueWait,
   requestedAmounts,
   runPhases,
+  stepTokens,
   timePerOutputToken,
   timeToFirstToken,
   tokenUsage,
@@ -18,6 +19,7 @@ export interface WorkerMetrics {
   readonly timePerOutputToken: ReturnType<typeof timePerOutputToken>
   readonly tokenUsage: ReturnType<typeof tokenUsage>
   readonly batchSize: ReturnType<typeof batchSize>
+  readonly stepTokens: ReturnType<typeof stepTokens>
   readonly runPhases: ReturnType<typeof runPhases>
   readonly requestedAmounts: ReturnType<typeof requestedAmounts>
   readonly runs: Counter<'kind' | 'gen_ai_request_model' | 'outcome'>
@@ -35,6 +37,7 @@ export function createWorkerMetrics(registry: Registry): WorkerMetrics {
     timePerOutputToken: timePerOutputToken(registry),
     tokenUsage: tokenUsage(registry),
     batchSize: batchSize(registry),
+    stepTokens: stepTokens(registry),
     runPhases: runPhases(registry),
     requestedAmounts: requestedAmounts(registry),
     runs: new Counter({

@@ -213,6 +213,9 @@ describe('the metrics of a running installation', () => {
     expect(prefill).toBeGreaterThan(0)
     expect((prefill ?? 0) + (decode ?? 0)).toBeCloseTo(inference ?? 0, 6)
     expect(of('request_inference_time_seconds_count')).toBeGreaterThan(0)
+    // Steps of aborted requests, too.
+    expect(of('iteration_tokens_total_sum')).toBeGreaterThanOrEqual(of('generation_tokens_total'))
+    expect(of('iteration_tokens_total_count')).toBeGreaterThan(0)
     expect(of('kv_cache_usage_perc')).toBe(0)
     const buckets = samples.filter(({ name }) => name === 'vllm:time_to_first_token_seconds_bucket')
     expect(buckets.at(-1)?.labels.le).toBe('+Inf')
