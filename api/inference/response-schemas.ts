@@ -218,3 +218,22 @@ export function deletedResponse(object: string): object {
     },
   }
 }
+
+/** An answer of vLLM's scoring and classification: a list with a row for each text. */
+export function rowsAnswer(description: string, row: object): object {
+  return {
+    ...{ type: 'object', description },
+    required: ['id', 'object', 'created', 'model', 'data', 'usage'],
+    properties: {
+      id: { type: 'string' },
+      object: { const: 'list' },
+      created: { type: 'integer' },
+      model: { type: 'string' },
+      data: { type: 'array', items: { type: 'object', ...row } },
+      usage: {
+        type: 'object',
+        properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
+      },
+    },
+  }
+}

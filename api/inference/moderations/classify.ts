@@ -9,7 +9,7 @@ import {
   optionalBoolean,
   optionalInteger,
 } from '#api/inference/field-schemas.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { JOB_ERRORS, rowsAnswer } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -60,39 +60,20 @@ export const CLASSIFY_BODY = Type.Object(
 )
 export type ClassifyBody = Static<typeof CLASSIFY_BODY>
 
-const CLASSIFY_RESPONSE = {
-  type: 'object',
-  description: 'The label of each text, in their order.',
-  required: ['id', 'object', 'created', 'model', 'data', 'usage'],
+const CLASSIFY_RESPONSE = rowsAnswer('The label of each text, in their order.', {
+  required: ['index', 'label', 'probs', 'num_classes'],
   properties: {
-    id: { type: 'string' },
-    object: { const: 'list' },
-    created: { type: 'integer' },
-    model: { type: 'string' },
-    data: {
+    index: { type: 'integer' },
+    label: { type: 'string', description: 'The most probable label.' },
+    probs: {
       type: 'array',
-      items: {
-        type: 'object',
-        required: ['index', 'label', 'probs', 'num_classes'],
-        properties: {
-          index: { type: 'integer' },
-          label: { type: 'string', description: 'The most probable label.' },
-          probs: {
-            type: 'array',
-            description:
-              'The probability of each label, in the order of the model or of the labels of the request; logits without activation.',
-            items: { type: 'number' },
-          },
-          num_classes: { type: 'integer' },
-        },
-      },
+      description:
+        'The probability of each label, in the order of the model or of the labels of the request; logits without activation.',
+      items: { type: 'number' },
     },
-    usage: {
-      type: 'object',
-      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-    },
+    num_classes: { type: 'integer' },
   },
-}
+})
 
 /** `POST /classify`, as vLLM has it: the labels of texts. */
 export function registerClassify(

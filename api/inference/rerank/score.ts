@@ -8,7 +8,7 @@ import {
   optionalString,
   requiredUnless,
 } from '#api/inference/field-schemas.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { JOB_ERRORS, rowsAnswer } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
@@ -46,32 +46,13 @@ const SCORE_BODY = Type.Object(
 )
 type ScoreBody = Static<typeof SCORE_BODY>
 
-const SCORE_RESPONSE = {
-  type: 'object',
-  description: 'The scores, in the order of the texts.',
-  required: ['id', 'object', 'created', 'model', 'data', 'usage'],
+const SCORE_RESPONSE = rowsAnswer('The scores, in the order of the texts.', {
   properties: {
-    id: { type: 'string' },
-    object: { const: 'list' },
-    created: { type: 'integer' },
-    model: { type: 'string' },
-    data: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: {
-          index: { type: 'integer' },
-          object: { const: 'score' },
-          score: { type: 'number' },
-        },
-      },
-    },
-    usage: {
-      type: 'object',
-      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-    },
+    index: { type: 'integer' },
+    object: { const: 'score' },
+    score: { type: 'number' },
   },
-}
+})
 
 /** `POST /score`, as vLLM has it: how relevant texts are to a query. */
 export function registerScore(
