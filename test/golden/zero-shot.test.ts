@@ -90,7 +90,7 @@ describe.each(orders)('labels of a request by a model of $modelLabels', async (o
     const [pair] = zeroShot.readPairs(['fox '.repeat(99)], ['a river'], 20)
     expect(pair?.tokenIds).toHaveLength(20)
     expect(() => [...zeroShot.readPairs(['a'], ['fox '.repeat(99)], undefined)]).toThrow(
-      expect.objectContaining({ param: 'labels' }),
+      expect.objectContaining({ param: 'candidate_labels' }),
     )
     expect(() => [...zeroShot.readPairs(['a'], ['a'], 65)]).toThrow(
       expect.objectContaining({ param: 'truncate_prompt_tokens' }),

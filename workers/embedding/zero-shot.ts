@@ -66,6 +66,6 @@ export function createZeroShot(
 function hypothesisTooLong(tokens: number, room: number): Error {
   return failure.invalidRequest(
     `A label in 'hypothesis_template' has ${tokens} tokens; this request has room for ${Math.max(room, 0)}.`,
-    { param: 'labels', code: 'context_length_exceeded' },
+    { param: 'candidate_labels', code: 'context_length_exceeded' },
   )
 }

@@ -80,7 +80,7 @@ async function classifyFreely(
 function noEntailment(labels: readonly string[]): Error {
   return failure.invalidRequest(
     `This model has labels of its own (${labels.slice(0, 10).join(', ')}). Labels of a request need a model of natural language inference, with a label \`entailment\`.`,
-    { param: 'labels', code: 'model_not_supported' },
+    { param: 'candidate_labels', code: 'model_not_supported' },
   )
 }
 

@@ -146,7 +146,8 @@ describe('moderations', () => {
       }
       expect(raw.data[at]?.label).toBe(label)
     }
-    await expect(ask({ labels: ['sport'] })).rejects.toMatchObject({ param: 'labels' })
+    const zeroShot = { candidate_labels: ['sport'] }
+    await expect(ask(zeroShot)).rejects.toMatchObject({ param: 'candidate_labels' })
   })
 })
 
