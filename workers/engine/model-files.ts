@@ -71,6 +71,8 @@ export interface DecoderConfig {
   readonly contextLength: number | undefined
   /** Positions that the first of two sets of rotary factors is for (LongRoPE). */
   readonly shortTextMax: number | undefined
+  /** Positions that attention reaches back in some layers. */
+  readonly slidingWindow: number | undefined
   /** Heads of queries in each layer; undefined where the file does not say. */
   readonly numHeads: number | undefined
   readonly vocabSize: number | undefined
@@ -105,6 +107,7 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
     )
   return {
     contextLength: find(CONTEXT_KEYS, isRecord(genai) ? genai.context_length : undefined),
+    slidingWindow: find(['sliding_window']),
     numHeads: find(HEAD_KEYS),
     vocabSize: find(['vocab_size']),
     shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),

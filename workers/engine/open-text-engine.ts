@@ -4,7 +4,7 @@ import { basename, dirname } from 'node:path'
 import { addAdapters } from '#workers/adapters/adapter-graph.ts'
 import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import type { Model } from '#workers/graph/model.ts'
-import { findOperators } from '#workers/graph/operators.ts'
+import { findOperators, type OperatorMarks } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
@@ -17,7 +17,16 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
+import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 
+import {
+  bytesOfPosition,
+  type ContextChoice,
+  type ContextDemand,
+  chooseContext,
+  findMemoryBytes,
+  positionsOfTables,
+} from './context-length.ts'
 import { type DecoderGraph, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
@@ -35,6 +44,7 @@ import {
   readDecoderConfig,
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
+import { findableWindow } from './rewrite/attention-probe.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
@@ -50,8 +60,10 @@ export interface TextEngineOptions {
   readonly onnxFile?: string
   /** Sequences that run at a time. */
   readonly slots: number
-  /** Upper bound of the context; the model's own is never exceeded. */
+  /** Upper bound of the context in place of the one by memory; never above the model's own. */
   readonly maxContextTokens?: number
+  /** Memory of weights and caches; what the process may use when it is not given. */
+  readonly memoryBytes?: number
   /** Tokens of a prompt per run. */
   readonly prefillChunk?: number
   /** Sequences that may wait for a slot. */
@@ -67,7 +79,9 @@ export interface TextEngineOptions {
 const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
 const DRAFT_MAX = 8 // tokens; a run of nine costs little more than a run of one
 const WAITING_MAX = 4096 // sequences
-const CONTEXT_TOKENS_MAX = 8192 // the in-place cache reserves addresses for all of it
+const SOURCE_TOKENS_MAX = 8192 // an encoder compares all tokens of a source in one run
+const HEADS_UNKNOWN = 32 // where config.json does not say
+const SCORE_BYTES = 4 // of one head, query and position
 const CONTEXT_TOKENS_UNKNOWN = 2048 // where config.json does not say
 
 /** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
@@ -86,20 +100,19 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const original = await readModelFile(realFile)
   const operators = findOperators(original)
   if (executionProvider !== 'cuda') refuseExperts(original, file)
-  const contextLength = Math.min(
-    config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
-    options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
-    // Graphs with a growing cache hold the factors of short texts alone.
-    operators.hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
-  )
+  const demand = await readDemand(options, { config, file: realFile, model: original, operators })
+  const inPlace = chooseContext(demand)
   const model = operators.hasGroupQueryAttention
     ? original
     : await preferInPlace(options, original, {
         file: realFile,
         isLink: realFile !== file,
-        contextLength,
+        contextLength: inPlace.contextLength,
         numHeads: config.numHeads,
       })
+  const isGrowing = model === original && !operators.hasGroupQueryAttention
+  const context = isGrowing ? chooseContext(growingDemand(demand)) : inPlace
+  const { contextLength } = context
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const sessionOptions = {
@@ -126,7 +139,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
       session,
       adapters,
       graph,
-      contextLength,
+      context,
       isRewritten: model !== original,
       ...(shortTextMax !== undefined && { shortTextMax }),
     }
@@ -134,6 +147,54 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     if (embedder === undefined) return openCache(options, decoder)
     return closeOnFailure(embedder, () => openCache(options, { ...decoder, embedder }))
   })
+}
+
+/** What the context of a decoder is chosen from. */
+async function readDemand(
+  options: TextEngineOptions,
+  decoder: {
+    readonly config: DecoderConfig
+    readonly file: string
+    readonly model: Model
+    readonly operators: OperatorMarks
+  },
+): Promise<ContextDemand> {
+  const { slots, maxContextTokens, memoryBytes = Infinity } = options
+  const { config, file, model, operators } = decoder
+  const hasCacheBranch = model.graph.inputs.some(({ name }) => name === 'use_cache_branch')
+  const modelLength = Math.min(
+    config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
+    operators.hasGroupQueryAttention ? positionsOfTables(model) : positionsOfGrowing(config, model),
+  )
+  const chunk = options.prefillChunk ?? PREFILL_CHUNK
+  return {
+    ...{ modelLength, wantedMax: maxContextTokens, slots },
+    memoryBytes: Math.min(memoryBytes, findMemoryBytes()),
+    positionBytes: bytesOfPosition(model),
+    runBytes: Math.max(chunk, slots) * (config.numHeads ?? HEADS_UNKNOWN) * SCORE_BYTES,
+    weightBytes: await modelFileBytes([file]),
+    ...(hasCacheBranch && { fixedBy: 'wholePrompts' }),
+    ...(cacheMemoryOf(options) === 'device' && { fixedBy: 'device' }),
+  }
+}
+
+/** Positions of a graph that may be rewritten. */
+function positionsOfGrowing(config: DecoderConfig, { graph }: Model): number {
+  const { numHeads = 1, shortTextMax = Infinity, slidingWindow = Infinity } = config
+  const headDim = graph.inputs.find(({ name }) => name.startsWith('past_key_values.'))?.dims?.[3]
+  const isFound = slidingWindow < findableWindow({ numHeads, headDim: Number(headDim ?? 1) })
+  // Such graphs hold the rotary factors of short texts alone. A window that is not found would be
+  // lost in rewriting, but no text within it needs it.
+  return Math.min(shortTextMax, isFound ? Infinity : slidingWindow)
+}
+
+/** A run of a growing cache reads the old one while it writes the new one. */
+function growingDemand(demand: ContextDemand): ContextDemand {
+  return { ...demand, positionBytes: 2 * demand.positionBytes, runBytes: 2 * demand.runBytes }
+}
+
+function cacheMemoryOf({ executionProvider, cacheMemory }: TextEngineOptions): 'host' | 'device' {
+  return cacheMemory ?? (executionProvider === 'cuda' ? 'device' : 'host')
 }
 
 function openPair(
@@ -151,16 +212,14 @@ function openPair(
     waitingMax: options.waitingMax ?? WAITING_MAX,
     contextLength: Math.min(
       contextLength ?? CONTEXT_TOKENS_UNKNOWN,
-      options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
+      options.maxContextTokens ?? SOURCE_TOKENS_MAX,
     ),
   })
 }
 
 async function openCache(options: TextEngineOptions, decoder: LoadedDecoder): Promise<TextEngine> {
-  const { runtime, executionProvider } = options
-  const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
-  if (cacheMemory === 'host') return assemble(options, decoder)
-  const device = await DeviceCache.open(runtime, decoder.session, decoder.graph.cache)
+  if (cacheMemoryOf(options) === 'host') return assemble(options, decoder)
+  const device = await DeviceCache.open(options.runtime, decoder.session, decoder.graph.cache)
   return closeOnFailure(device, () => {
     return assemble(options, { ...decoder, device })
   })
@@ -210,7 +269,7 @@ interface LoadedDecoder {
   readonly session: ModelSession
   readonly adapters: AdapterRuns
   readonly graph: DecoderGraph
-  readonly contextLength: number
+  readonly context: ContextChoice
   readonly isRewritten: boolean
   readonly shortTextMax?: number
   readonly embedder?: TokenEmbedder
@@ -219,7 +278,8 @@ interface LoadedDecoder {
 
 function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngine {
   const { slots } = options
-  const { session, adapters, graph, contextLength, shortTextMax, embedder, device } = decoder
+  const { session, adapters, graph, context, shortTextMax, embedder, device } = decoder
+  const { contextLength } = context
   const isInPlace = graph.cacheStyle === 'inPlace'
   // The two branches of a merged export take a whole prompt or one token, nothing between.
   const isCuttable = !graph.hasCacheBranch
@@ -241,6 +301,7 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
   })
   return {
     contextLength,
+    context,
     vocabSize: graph.vocabSize,
     ...(graph.embedding !== undefined && { embeddingSize: graph.embedding.size }),
     modelFiles: [decoder.file],
@@ -261,9 +322,10 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
 
 function makeRunner(
   { runtime, slots }: TextEngineOptions,
-  { session, adapters, graph, contextLength, shortTextMax, embedder, device }: LoadedDecoder,
+  { session, adapters, graph, context, shortTextMax, embedder, device }: LoadedDecoder,
   chunkMax: number,
 ): ModelRunner {
+  const { contextLength } = context
   const options: RunnerOptions = {
     ...{ runtime, session, adapters, graph, slots, contextLength, chunkMax },
     ...(embedder !== undefined && { embedder }),

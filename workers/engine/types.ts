@@ -1,6 +1,8 @@
 import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
 import type { PeftAdapter } from '#workers/adapters/peft-files.ts'
 
+import type { ContextChoice } from './context-length.ts'
+
 /** A chosen token; the log-probabilities are there when the sampler was asked for them. */
 export interface SampledToken {
   readonly tokenId: number
@@ -101,6 +103,8 @@ export interface EngineStats {
 export interface TextEngine {
   /** Positions of a text; of a prompt alone where `decoderLength` is present. */
   readonly contextLength: number
+  /** How that was chosen; absent for encoder-decoders. */
+  readonly context?: ContextChoice
   /** Positions of start tokens and answer in an encoder-decoder; absent for other models. */
   readonly decoderLength?: number
   readonly vocabSize: number

@@ -120,6 +120,7 @@ async function openCompletionModel(
       slots,
       ...(onnxFile !== undefined && { onnxFile }),
       ...(maxContextTokens !== undefined && { maxContextTokens }),
+      ...(config.memoryBytesMax > 0 && { memoryBytes: config.memoryBytesMax }),
       ...sessionOptionsOf(model, config),
     }),
     loadTextModel(folder, clock, {
@@ -134,6 +135,9 @@ async function openCompletionModel(
   if (opening.status === 'rejected') throw opening.reason
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) reportSteps(engine, onBatch)
+  const operation = 'model.context'
+  const { contextLength, context } = engine
+  log.info({ operation, modelId: model.id, slots, contextLength, ...context }, 'context chosen')
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const sharesCaches = options.sharedPrefixCache === true

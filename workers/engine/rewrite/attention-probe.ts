@@ -56,6 +56,8 @@ const CASES = [
 ] as const
 /** Memory of the keys of the longest case. */
 const PAST_ELEMENTS_MAX = 8 << 20
+/** A window that hides fewer of the positions is taken for none. */
+const SEEN_SHARE = 0.99
 const SOFTCAP_MAX = 1e4
 
 /**
@@ -75,7 +77,7 @@ export async function fitAttention(
   const probe = await openProbe(context, model, { wanted: [output], boundary })
   if (probe === undefined) return undefined
   try {
-    const longest = Math.floor(PAST_ELEMENTS_MAX / (numHeads * headDim))
+    const longest = measuredPast({ numHeads, headDim })
     const far = { past: Math.max(Math.min(contextLength - 2, longest), 1), length: 2 }
     const { scale, softcap } = await measureScores(probe, layer, layer, shape)
     const seen = await measureWindow(probe, layer, shape, far.past)
@@ -88,6 +90,18 @@ export async function fitAttention(
   } finally {
     await probe.close()
   }
+}
+
+type Heads = Pick<HeadShape, 'numHeads' | 'headDim'>
+
+/** The longest window that `fitAttention` finds; with a longer one a layer looks as if without. */
+export function findableWindow(heads: Heads): number {
+  return Math.floor(measuredPast(heads) * SEEN_SHARE)
+}
+
+/** Positions before the farthest measured token. */
+function measuredPast({ numHeads, headDim }: Heads): number {
+  return Math.floor(PAST_ELEMENTS_MAX / (numHeads * headDim))
 }
 
 /**
@@ -256,7 +270,7 @@ async function measureWindow(
   const [result] = await probe.run(feedsOf(layer, layer, shape, { past, length: 1, values }))
   const seen = Math.round(1 / defined(result?.values[0]))
   // Half precision does not count thousands of positions exactly; the comparison decides.
-  return seen < past * 0.99 ? seen : undefined
+  return seen < past * SEEN_SHARE ? seen : undefined
 }
 
 async function agrees(

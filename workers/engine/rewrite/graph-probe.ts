@@ -6,7 +6,12 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
-import { allocateElements, countElements, type ElementType } from '#workers/tensor/element-type.ts'
+import {
+  allocateElements,
+  countElements,
+  type ElementType,
+  type TensorData,
+} from '#workers/tensor/element-type.ts'
 
 /** Where a model is loaded from and runs. */
 export interface ProbeContext {
@@ -105,11 +110,17 @@ async function runProbe(
     results = await session.run(used, wanted)
     return session.outputs.map(({ name, type }) => {
       const { dims, data } = results[name] as Tensor
-      return { type, dims, values: Float32Array.from(data as ArrayLike<number | bigint>, Number) }
+      return { type, dims, values: toFloats(data) }
     })
   } finally {
     for (const tensor of [...Object.values(used), ...Object.values(results)]) tensor.dispose()
   }
+}
+
+/** A copy; a table of all positions is long, so that its elements are not converted one by one. */
+function toFloats(data: TensorData): Float32Array {
+  if (data instanceof Float32Array) return data.slice()
+  return Float32Array.from(data as ArrayLike<number | bigint>, Number)
 }
 
 function makeTensor(runtime: Runtime, { type, dims, values }: ProbeTensor): Tensor {

@@ -1,0 +1,159 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterEach, describe, expect, it } from 'vitest'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
+import {
+  type ContextDemand,
+  chooseContext,
+  findMemoryBytes,
+} from '#workers/engine/context-length.ts'
+import { type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import { generate, greedy, MODELS } from './generate.ts'
+import { AS_EXPORTED, closeEngines, ON_DEVICE, openEngine } from './open-engine.ts'
+
+const GIB = 2 ** 30
+const KIB = 2 ** 10
+
+// 16 slots take 1 MiB for each position, so that the cache of n KiB positions takes n GiB.
+const DEMAND: ContextDemand = {
+  ...{ modelLength: 32 * KIB, wantedMax: undefined, slots: 16, positionBytes: 64 * KIB },
+  ...{ runBytes: 0, weightBytes: 2 * GIB, memoryBytes: 66 * GIB },
+}
+
+describe('the context of a model', () => {
+  it.each<[string, Partial<ContextDemand>, number, string]>([
+    ['is its own where half of the memory beside the weights holds it', {}, 32, 'model'],
+    ['is what fits in less memory', { memoryBytes: 65 * GIB }, 31, 'memory'],
+    ['is shorter beside larger weights', { weightBytes: 4 * GIB }, 31, 'memory'],
+    ['is shorter with more slots', { slots: 32 }, 16, 'memory'],
+    ['is longer with fewer slots', { slots: 4, modelLength: 128 * KIB }, 128, 'model'],
+    ['leaves memory for runs', { runBytes: 1024 * KIB }, 16, 'memory'],
+    ['is 8,192 at least', { memoryBytes: GIB }, 8, 'memory'],
+    ['is a short model’s own with any memory', { modelLength: KIB, memoryBytes: 0 }, 1, 'model'],
+    ['is what the operator wants', { wantedMax: 20 * KIB }, 20, 'maxContextTokens'],
+    [
+      'is what the operator wants also in little memory',
+      { wantedMax: 20 * KIB, memoryBytes: GIB },
+      20,
+      'maxContextTokens',
+    ],
+    ['is never above the model’s own', { wantedMax: 64 * KIB, memoryBytes: GIB }, 32, 'model'],
+    ['is 8,192 in the memory of a device', { fixedBy: 'device' }, 8, 'device'],
+    [
+      'is what the operator wants in the memory of a device',
+      { fixedBy: 'device', wantedMax: 16 * KIB },
+      16,
+      'maxContextTokens',
+    ],
+    ['is 8,192 where prompts run whole', { fixedBy: 'wholePrompts' }, 8, 'wholePrompts'],
+  ])('%s', (_, changes, kibiTokens, limitedBy) => {
+    const demand = { ...DEMAND, ...changes }
+    const contextLength = kibiTokens * KIB
+    const cacheBytesMax = demand.slots * demand.positionBytes * contextLength
+    expect(chooseContext(demand)).toEqual({ contextLength, limitedBy, cacheBytesMax })
+  })
+
+  it('follows from memory that exists', () => {
+    expect(findMemoryBytes()).toBeGreaterThan(64 * 2 ** 20)
+    expect(findMemoryBytes()).toBeLessThan(2 ** 50)
+  })
+})
+
+const folders: string[] = []
+
+afterEach(async () => {
+  await closeEngines()
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true })
+})
+
+/** A copy of a tiny model whose config.json says another length. */
+function copyWithLength(name: string, positions: number, changes: object = {}): string {
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-context-'))
+  folders.push(folder)
+  cpSync(join(MODELS, name), folder, { recursive: true })
+  const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object
+  const changed = { ...config, ...changes, max_position_embeddings: positions }
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(changed))
+  return folder
+}
+
+describe('an engine of a model with 32,768 positions', () => {
+  it('continues a text far beyond 8,192 tokens as the exported graph does', async () => {
+    const folder = copyWithLength('llama', 32_768)
+    const promptTokenIds = Array.from({ length: 10_000 }, (_, index) => {
+      return 5 + ((index * index * 7 + index * 17 + (index >> 5)) % 300)
+    })
+    const answers: { tokenIds: number[]; logits: Float32Array | undefined }[] = []
+    for (const form of [{ prefillChunk: 500 }, { prefillChunk: 512, ...AS_EXPORTED }]) {
+      const engine = await openEngine('.', { folder, ...form })
+      expect(engine.context).toMatchObject({ contextLength: 32_768, limitedBy: 'model' })
+      let logits: Float32Array | undefined
+      const sampler = {
+        next(row: Float32Array, position: number) {
+          logits ??= row.slice()
+          return greedy.next(row, position)
+        },
+      }
+      const { tokenIds } = await generate(engine, { promptTokenIds, sampler, maxNewTokens: 8 })
+      answers.push({ tokenIds, logits })
+    }
+    const [rewritten, exported] = answers
+    expect(rewritten?.tokenIds).toEqual(exported?.tokenIds)
+    const distances = rewritten?.logits?.map((value, index) => {
+      return Math.abs(value - (exported?.logits?.[index] ?? Number.NaN))
+    })
+    expect(Math.max(...(distances ?? [Number.NaN]))).toBeLessThan(1e-4)
+  })
+
+  it('has a shorter context where memory does not hold all slots at that length', async () => {
+    const folder = copyWithLength('llama', 32_768)
+    const engine = await openEngine('.', { folder, memoryBytes: 340_000_000 })
+    // 16 slots of 512 bytes each, and scores of four heads and 128 queries.
+    expect(engine.context).toEqual({
+      ...{ contextLength: 16_384, limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+    })
+    const growing = await openEngine('.', { folder, memoryBytes: 680_000_000, ...AS_EXPORTED })
+    expect(growing.context).toMatchObject({ contextLength: 16_384, limitedBy: 'memory' })
+    const onDevice = await openEngine('.', { folder, ...ON_DEVICE })
+    expect(onDevice.context).toMatchObject({ contextLength: 8192, limitedBy: 'device' })
+  })
+
+  it('has no more positions than a window that measuring does not find', async () => {
+    const folder = copyWithLength('mistral', 262_144, { sliding_window: 200_000 })
+    const { contextLength, cachePath } = await openEngine('.', { folder, slots: 1 })
+    expect({ contextLength, cachePath }).toEqual({ contextLength: 200_000, cachePath: 'rewritten' })
+  })
+
+  it('has no more positions than the tables of the graph', async () => {
+    const engine = await openEngine('.', { folder: copyWithLength('llama-in-place', 32_768) })
+    expect(engine.context).toMatchObject({ contextLength: 256, limitedBy: 'model' })
+  })
+})
+
+it('logs the chosen context of each text model, within the memory of the worker', async () => {
+  const runtime = openRuntime()
+  const entries: object[] = []
+  const log = { info: (fields: object) => void entries.push(fields) }
+  const config = { intraOpThreads: 1, memoryBytesMax: 340_000_000 }
+  const model = { id: 'long', kind: 'completion', capabilities: [], options: {} }
+  const row = PROCESSORS.find(({ kind }) => kind === 'completion')
+  const folder = copyWithLength('llama', 32_768)
+  const tools = {
+    ...{ folder, slots: 16, runtime, config, clock: systemClock, log },
+    fetchOptions: {},
+  }
+  const opened = await row?.open(model as unknown as CatalogueModel, tools as unknown as OpenTools)
+  await opened?.close()
+  await runtime.close()
+  expect(opened?.contextLength).toBe(16_384)
+  expect(entries).toContainEqual({
+    ...{ operation: 'model.context', modelId: 'long', slots: 16, contextLength: 16_384 },
+    ...{ limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+  })
+})

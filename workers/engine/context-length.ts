@@ -1,0 +1,103 @@
+import { totalmem } from 'node:os'
+
+import type { GraphValue, Model } from '#workers/graph/model.ts'
+import { nodesOf } from '#workers/graph/operators.ts'
+import { ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
+
+/** What the context of a model is chosen from. */
+export interface ContextDemand {
+  /** Positions that the model was made for. */
+  readonly modelLength: number
+  /** `maxContextTokens` of the operator, which no amount of memory changes. */
+  readonly wantedMax: number | undefined
+  readonly slots: number
+  /** Bytes of one position in the cache of one slot. */
+  readonly positionBytes: number
+  /** Bytes of one position in the working memory of a run. */
+  readonly runBytes: number
+  /** Why no more than `CONTEXT_TOKENS_CERTAIN` is possible, whatever the memory. */
+  readonly fixedBy?: 'device' | 'wholePrompts'
+  readonly weightBytes: number
+  /** Memory of the process. */
+  readonly memoryBytes: number
+}
+
+/** A context and its reason. */
+export interface ContextChoice {
+  readonly contextLength: number
+  /** What sets the length; `model` where it is the model's own. */
+  readonly limitedBy: 'model' | 'maxContextTokens' | 'memory' | 'device' | 'wholePrompts'
+  /** Bytes of the cache when all slots are full. */
+  readonly cacheBytesMax: number
+}
+
+/** Models of at most this length have it with any memory: the system commits what is written. */
+const CONTEXT_TOKENS_CERTAIN = 8192
+/** A length that follows from memory is a multiple of this. */
+const CONTEXT_TOKENS_STEP = 1024
+/** The cache's part of the memory that the weights leave; the rest is for runs and other models. */
+const CACHE_SHARE = 0.5
+
+/**
+ * The model's own length where memory holds all slots at that length, else the largest length that
+ * fits.
+ */
+export function chooseContext(demand: ContextDemand): ContextChoice {
+  const { slots, positionBytes } = demand
+  const { contextLength, limitedBy } = limitContext(demand)
+  return { contextLength, limitedBy, cacheBytesMax: slots * positionBytes * contextLength }
+}
+
+function limitContext(demand: ContextDemand): Omit<ContextChoice, 'cacheBytesMax'> {
+  const { modelLength, wantedMax, fixedBy } = demand
+  if (wantedMax !== undefined && wantedMax < modelLength) {
+    return { contextLength: wantedMax, limitedBy: 'maxContextTokens' }
+  }
+  const isCertain = wantedMax !== undefined || modelLength <= CONTEXT_TOKENS_CERTAIN
+  if (isCertain) return { contextLength: modelLength, limitedBy: 'model' }
+  if (fixedBy !== undefined) {
+    return { contextLength: CONTEXT_TOKENS_CERTAIN, limitedBy: fixedBy }
+  }
+  const contextLength = Math.max(fitContext(demand), CONTEXT_TOKENS_CERTAIN)
+  return contextLength < modelLength
+    ? { contextLength, limitedBy: 'memory' }
+    : { contextLength: modelLength, limitedBy: 'model' }
+}
+
+function fitContext(demand: ContextDemand): number {
+  const { slots, positionBytes, runBytes, memoryBytes, weightBytes } = demand
+  const bytes = CACHE_SHARE * Math.max(memoryBytes - weightBytes, 0)
+  const fitting = bytes / (slots * positionBytes + runBytes)
+  return Math.floor(fitting / CONTEXT_TOKENS_STEP) * CONTEXT_TOKENS_STEP
+}
+
+/** The memory that this process may use: its container's limit, else that of the machine. */
+export function findMemoryBytes(): number {
+  // 0 where the limit is unknown, and more than any machine has where there is none.
+  const limit = process.constrainedMemory() || Infinity
+  return Math.min(limit, totalmem())
+}
+
+/** Bytes of one position in all caches of a decoder, by its inputs. */
+export function bytesOfPosition({ graph }: Model): number {
+  return graph.inputs.reduce((sum, input) => sum + (bytesOfCache(input) ?? 0), 0)
+}
+
+function bytesOfCache({ name, onnxType = 0, dims = [] }: GraphValue): number | undefined {
+  const type = findElementType(onnxType)
+  const [, numHeads, , headDim] = dims
+  if (!name.startsWith('past_key_values.') || type === undefined) return undefined
+  if (typeof numHeads !== 'number' || typeof headDim !== 'number') return undefined
+  return numHeads * headDim * ELEMENT_TYPES[type].bytes
+}
+
+/** Where GroupQueryAttention reads the table of cosines. */
+const COSINES_INPUT = 7
+
+/** Positions that a decoder's tables of rotations have; Infinity where it has none. */
+export function positionsOfTables(model: Model): number {
+  const rows = new Map(model.graph.constants.map(({ name, dims }) => [name, dims[0] ?? Infinity]))
+  const attentions = nodesOf(model).filter(({ operator }) => operator === 'GroupQueryAttention')
+  const read = attentions.map(({ inputs }) => rows.get(inputs[COSINES_INPUT] ?? '') ?? Infinity)
+  return Math.min(Infinity, ...read)
+}
