@@ -15,7 +15,7 @@ export interface ContextDemand {
   readonly positionBytes: number
   /** Bytes of one position in the working memory of a run. */
   readonly runBytes: number
-  /** Why no more than `CONTEXT_TOKENS_CERTAIN` is possible, whatever the memory. */
+  /** Why no more than `CONTEXT_TOKENS_CERTAIN` is possible, with any memory. */
   readonly fixedBy?: 'device' | 'wholePrompts'
   readonly weightBytes: number
   /** Memory of the process. */
