@@ -93,7 +93,7 @@ const MODEL_KEYS = [
 const ADAPTER_KEYS = ['id', 'source', 'aliases']
 const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
-  embedding: ['embedding', 'rerank', 'classify'],
+  embedding: ['embedding', 'vision', 'rerank', 'classify'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
@@ -165,6 +165,10 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
       `models.json: ${path}.capabilities: "${unknown}" is not one of a model of kind ${kind}: ${known}`,
     )
   }
+  const task = SINGLE_TASKS.find((single) => capabilities.includes(single))
+  if (task !== undefined && capabilities.includes('vision')) {
+    throw new Error(`models.json: ${path}.capabilities: "vision" changes nothing beside "${task}"`)
+  }
   return {
     id: checkName(text(record, 'id', path), `${path}.id`),
     kind,
@@ -176,8 +180,8 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
     options: parseOptions(
       asRecord(record.options === undefined ? {} : record.options, `${path}.options`),
       {
-        kind: SINGLE_TASKS.find((task) => capabilities.includes(task)) ?? kind,
-        readsImages: capabilities.includes('vision'),
+        kind: task ?? kind,
+        readsImages: kind === 'completion' && capabilities.includes('vision'),
         path: `${path}.options`,
       },
     ),

@@ -215,10 +215,9 @@ async function embeddingPlan(
 ): Promise<Plan> {
   const body = anyBody as EmbeddingBody
   const model = await getEmbeddingModel(services, caller, modelName)
+  const { input, images } = await embedInput(body, { model, modelName })
   return {
-    kind: 'embedding',
-    model,
-    input: await embedInput(body, { model, modelName }),
+    ...({ kind: 'embedding', model, input, images } as const),
     present: ({ result, usage }) => {
       if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })

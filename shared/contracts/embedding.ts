@@ -1,10 +1,18 @@
 import { failure } from '#shared/errors.ts'
 
-/** Texts (or token ids of the model's own vocabulary) to embed. */
+/** An image to embed. */
+export interface EmbeddedImage {
+  /** Its file in object storage, which is there until the request ends. */
+  readonly key: string
+  /** Where the request has it, for messages. */
+  readonly path: string
+}
+
+/** Texts, token ids of the model's own vocabulary, or images to embed. */
 export interface EmbedInput {
   readonly task: 'embed'
-  readonly items: readonly (string | readonly number[])[]
-  /** The prefix to apply. */
+  readonly items: readonly (string | readonly number[] | EmbeddedImage)[]
+  /** The prefix to apply to texts. */
   readonly role: 'query' | 'passage' | 'none'
   /** The task of the request's field `task`; models that know none report it as ignored. */
   readonly taskName?: string

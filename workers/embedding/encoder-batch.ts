@@ -25,6 +25,8 @@ interface EncoderBatch {
 interface BatchLayout {
   readonly paddingId: number
   readonly firstPosition: number
+  /** The length of every batch of a model that reads the padding too. */
+  readonly paddedLength?: number | undefined
 }
 
 const KNOWN_INPUTS = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
@@ -84,10 +86,10 @@ export function buildBatch(
   runtime: Runtime,
   session: ModelSession,
   texts: readonly EncodedText[],
-  { paddingId, firstPosition }: BatchLayout,
+  { paddingId, firstPosition, paddedLength }: BatchLayout,
 ): EncoderBatch {
   if (isBag(session)) return buildBag(runtime, texts, { paddingId })
-  const width = Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
+  const width = paddedLength ?? Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
   const table = (valueAt: (text: EncodedText, position: number) => number, padding: number) => {
     const values = new BigInt64Array(texts.length * width).fill(BigInt(padding))
     for (const [row, text] of texts.entries()) {
@@ -97,7 +99,7 @@ export function buildBatch(
     }
     return values
   }
-  const mask = table(() => 1, 0)
+  const mask = table(() => 1, paddedLength === undefined ? 0 : 1)
   const inputs: Readonly<Record<string, () => BigInt64Array>> = {
     input_ids: () => table(({ tokenIds }, position) => tokenIds[position] as number, paddingId),
     attention_mask: () => mask,

@@ -1,3 +1,5 @@
+import { basename } from 'node:path'
+
 import { isRecord } from '#shared/json.ts'
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
@@ -14,6 +16,10 @@ export interface EncoderFiles {
   /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
   readonly head: SentenceHead
+  /** Whether it is the tower of texts beside one of images, as CLIP has them. */
+  readonly isTower: boolean
+  /** The length to which every text is padded, for models that read the padding too. */
+  readonly paddedLength: number | undefined
   /** Adapters that a request may choose from, each with the instruction before its texts. */
   readonly tasks: readonly EncoderTask[]
   /** The prefixes of queries and passages, as the files say. */
@@ -45,21 +51,30 @@ const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2
 
 /** Reads an encoder's folder. Throws `ModelLoadError` for a file that it cannot do without. */
 export async function readEncoderFiles(folder: string, onnxFile?: string): Promise<EncoderFiles> {
-  const config = await readJson(folder, 'config.json')
+  const modelFile = await findModelFile(folder, onnxFile)
+  const isTower = basename(modelFile).startsWith('text_model')
+  const whole = await readJson(folder, 'config.json')
+  const config = isTower ? configOfTexts(whole) : whole
   const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
   const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}
   const tokenizerJson = await readJson(folder, 'tokenizer.json')
   const padding = { fallback: 0, min: 0, max: TOKEN_ID_MAX }
-  const paddingId = countIn(folder, config, 'pad_token_id', padding)
+  const paddingId = isTower
+    ? paddingIdOf(tokenizerJson, tokenizerConfig)
+    : countIn(folder, config, 'pad_token_id', padding)
   const firstPosition = PADDED_POSITIONS.test(String(config.model_type)) ? paddingId + 1 : 0
+  const contextLength = contextLengthOf(config, firstPosition, [tokenizerConfig, sentence])
   return {
-    modelFile: await findModelFile(folder, onnxFile),
+    modelFile,
+    isTower,
+    paddedLength:
+      isTower && READS_PADDING.test(String(whole.model_type)) ? contextLength : undefined,
     tokenizerJson: sentence.do_lower_case === true ? lowercased(tokenizerJson) : tokenizerJson,
     tokenizerConfig,
-    contextLength: contextLengthOf(config, firstPosition, [tokenizerConfig, sentence]),
+    contextLength,
     paddingId,
     firstPosition,
-    head: await readSentenceHead(folder),
+    head: isTower ? TOWER_HEAD : await readSentenceHead(folder),
     tasks: tasksOf(config),
     prompts: promptsOf(await findJson(folder, 'config_sentence_transformers.json')),
     unknownId: unknownIdOf(tokenizerJson),
@@ -68,6 +83,30 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
   }
+}
+
+// SigLIP takes the vector of the last token, which is padding, and its graph has no mask.
+const READS_PADDING = /^siglip/
+/** Positions of models whose files leave out what is usual. */
+const TOWER_POSITIONS: Readonly<Record<string, number>> = { clip: 77, siglip: 64, siglip2: 64 }
+/** The graph makes the vector of a text; only directions are compared with those of images. */
+const TOWER_HEAD: SentenceHead = {
+  ...{ pooling: ['mean'], dense: [], isNormalized: true, isStated: false, problem: undefined },
+}
+
+/** The settings of a model of texts and images that are of texts. */
+function configOfTexts(config: Json): Json {
+  const texts = isRecord(config.text_config) ? config.text_config : {}
+  const { [String(config.model_type)]: positions } = TOWER_POSITIONS
+  return { ...config, max_position_embeddings: positions, ...texts }
+}
+
+/** Their files state the padding token alone. */
+function paddingIdOf({ added_tokens: added }: Json, { pad_token: padding }: Json): number {
+  const content = isRecord(padding) ? padding.content : padding
+  const tokens = Array.isArray(added) ? added.filter(isRecord) : []
+  const id = tokens.find((token) => token.content === content)?.id
+  return typeof id === 'number' ? id : 0
 }
 
 /** The shortest of what the files state; some tokenizers say 10³⁰ where they know no limit. */

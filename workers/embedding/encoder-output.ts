@@ -22,11 +22,13 @@ const LOGITS = 'logits'
 
 /**
  * Chooses the output of a graph. The head is computed here where the folder states it; else, or
- * where it has parts that are not known here, what the graph itself has made is taken.
+ * where it has parts that are not known here, what the graph itself has made is taken. A tower has
+ * all of its head in its graph.
  */
 export function chooseOutput(
   session: Pick<ModelSession, 'file' | 'outputs'>,
   head: SentenceHead,
+  isTower = false,
 ): EncoderOutput {
   const { file, outputs } = session
   const find = (names: readonly string[]) =>
@@ -34,14 +36,15 @@ export function chooseOutput(
   const whole = find(HEAD_OUTPUTS)
   const tokens = find(TOKEN_OUTPUTS)
   const isPlain = head.isStated && head.problem === undefined && head.dense.length === 0
-  const chosen =
-    whole !== undefined && !(tokens !== undefined && isPlain)
+  const chosen = isTower
+    ? find(TEXT_OUTPUTS)
+    : whole !== undefined && !(tokens !== undefined && isPlain)
       ? whole
       : (tokens ?? find(TEXT_OUTPUTS) ?? outputs.find(({ name }) => name !== LOGITS))
   if (chosen === undefined || (chosen.dims.length !== 2 && chosen.dims.length !== 3)) {
     throw new ModelLoadError(
       file,
-      'not an encoder of vectors: it needs last_hidden_state, token_embeddings or sentence_embedding',
+      `not an encoder of vectors: it needs ${isTower ? TEXT_OUTPUTS.join(' or ') : 'last_hidden_state, token_embeddings or sentence_embedding'}`,
     )
   }
   if (chosen.type !== 'float32' && chosen.type !== 'float16') {

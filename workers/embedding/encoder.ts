@@ -76,7 +76,7 @@ async function assemble(
 ): Promise<Encoder> {
   const { runtime } = options
   checkInputs(sessions.wide, ENCODER_INPUTS)
-  const output = chooseOutput(sessions.wide, files.head)
+  const output = chooseOutput(sessions.wide, files.head, files.isTower)
   const tasks = hasTasks(sessions.wide) ? files.tasks : []
   if (hasTasks(sessions.wide) && tasks.length === 0) {
     throw new ModelLoadError(files.modelFile, 'config.json names no lora_adaptations for task_id')
@@ -85,8 +85,12 @@ async function assemble(
   if (isStatic && !output.isPooled) {
     throw new ModelLoadError(files.modelFile, 'offsets need an output of [batch, dimensions]')
   }
-  const batcher = await openTextBatcher<Float32Array>(sessions, options, (session, texts) =>
-    runBatch({ runtime, session, files, output }, texts),
+  const isMasked = sessions.wide.inputs.some(({ name }) => name === 'attention_mask')
+  const canMixLengths = isMasked || isStatic || files.paddedLength !== undefined
+  const batcher = await openTextBatcher<Float32Array>(
+    sessions,
+    { ...options, canMixLengths },
+    (session, texts) => runBatch({ runtime, session, files, output }, texts),
   )
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(

@@ -12,6 +12,12 @@ export interface BatchOptions {
   readonly onBatch?: (size: number) => void
 }
 
+/** What the batches of a graph may be. */
+interface BatchRules extends BatchOptions {
+  /** False for graphs without a mask, whose texts would read the padding of shorter ones. */
+  readonly canMixLengths?: boolean
+}
+
 // About the size from which a larger batch gains nothing on processors.
 const BATCH_TOKENS_MAX = 4096
 const BATCH_SIZE_MAX = 64
@@ -19,7 +25,7 @@ const BATCH_SIZE_MAX = 64
 /** Gathers the texts, or pairs of texts, that a model reads together. */
 export async function openTextBatcher<Result>(
   sessions: SessionPool,
-  { maxBatchTokens, onBatch }: BatchOptions,
+  { maxBatchTokens, onBatch, canMixLengths = true }: BatchRules,
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {
   const { hasDynamicQuantization } = await readOperators(sessions.wide.file)
@@ -32,7 +38,9 @@ export async function openTextBatcher<Result>(
     poolSize,
     sharedBatchTokens: maxBatchTokens ?? sharedBatchTokens,
     lengthOf: ({ tokenIds }) => tokenIds.length,
-    canJoin: (oldest, item) => item.taskId === oldest.taskId,
+    canJoin: (oldest, item) =>
+      item.taskId === oldest.taskId &&
+      (canMixLengths || item.tokenIds.length === oldest.tokenIds.length),
     run: (texts, isAlone) => run(sessions.choose(isAlone), texts),
   })
 }

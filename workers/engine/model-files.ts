@@ -59,10 +59,7 @@ export async function findCompanion(decoderFile: string, stem: string): Promise<
     .map((ending) => `${stem}${ending}`)
   const name = names.find((candidate) => present.includes(candidate))
   if (name !== undefined) return graphInside(folder, name)
-  throw new ModelLoadError(
-    decoderFile,
-    `it reads embeddings, and there is no ${stem}.onnx beside it`,
-  )
+  throw new ModelLoadError(decoderFile, `there is no ${stem}.onnx beside it`)
 }
 
 /** The settings of config.json that the graph does not contain. */

@@ -108,16 +108,19 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
 /** Graphs beside a decoder that reads embeddings: those of tokens, and those of images. */
 const VISION_ROLES = ['embed_tokens', 'vision_encoder']
 
-/** The encoder of a decoder in the same kind of weights, and the second of two decoders. */
+/** Graphs of a model that embeds texts and images; `model` beside them is both in one. */
+const TOWER_ROLES = ['text_model', 'vision_model']
+
+/** The graphs that belong to one, in the same kind of weights where there are some. */
 function companionsOf(graph: string, paths: readonly string[]): readonly string[] {
-  const suffix = /^decoder_model(_merged)?(.*)\.onnx$/.exec(basename(graph))?.[2]
+  const suffix = /^(?:decoder_model(?:_merged)?|text_model)(.*)\.onnx$/.exec(basename(graph))?.[1]
   if (suffix === undefined) return []
   const find = (...stems: readonly string[]) =>
     stems.map((stem) => join(dirname(graph), `${stem}.onnx`)).find((path) => paths.includes(path))
   const encoder = find(`encoder_model${suffix}`, 'encoder_model')
   const isPair = basename(graph) === `decoder_model${suffix}.onnx`
   const second = isPair ? find(`decoder_with_past_model${suffix}`) : undefined
-  const ofVision = VISION_ROLES.map((role) => find(`${role}${suffix}`, role))
+  const ofVision = [...VISION_ROLES, 'vision_model'].map((role) => find(`${role}${suffix}`, role))
   return [encoder, second, ...ofVision].filter((path) => path !== undefined)
 }
 
@@ -129,7 +132,7 @@ function foldersOf(paths: readonly string[], layout: Layout): readonly string[] 
 }
 
 function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): readonly string[] {
-  const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
+  const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))], model.kind)
   const { executionProvider = 'cpu' } = model.options
   const isPair = roles.includes('encoder_model')
   // A model that listens with a single graph is one of CTC.
@@ -147,11 +150,16 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
 
 /**
  * Which graphs of a folder are run: one for text, with its embeddings where they have graphs of
- * their own; an encoder and its decoder for speech and translation.
+ * their own; an encoder and its decoder for speech and translation; two towers for vectors of texts
+ * and images.
  */
-function rolesOf(roles: readonly string[]): readonly string[] {
+function rolesOf(
+  roles: readonly string[],
+  kind: CatalogueModel['kind'] | undefined,
+): readonly string[] {
   const has = (role: string) => roles.includes(role)
   const isPair = has('encoder_model')
+  if (kind === 'embedding' && TOWER_ROLES.every(has)) return TOWER_ROLES
   if (!isPair && has('model')) return ['model']
   if (!has('decoder_model_merged')) return roles
   if (isPair) return ['encoder_model', 'decoder_model_merged']

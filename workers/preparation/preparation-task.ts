@@ -1,5 +1,5 @@
 import type { PromptSource, ReadOptions, ReadPrompt } from '#workers/text/text-model.ts'
-import type { ImageLayout, PixelSettings } from '#workers/vision/families.ts'
+import type { ImageLayout, PixelSettings } from '#workers/vision/image-layout.ts'
 import type { PixelValues } from '#workers/vision/pixel-values.ts'
 
 import type { GrammarData } from '../sampling/constraint/grammar-data.ts'

@@ -1,9 +1,12 @@
 import type { ModelOptions } from '#shared/catalogue-options.ts'
-import type { EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
+import type { EmbeddedImage, EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
+import { defined } from '#shared/json.ts'
+import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
+import type { ImageTower } from '#workers/embedding/image-tower.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
@@ -12,9 +15,15 @@ import { purposeOf } from './embedding-purpose.ts'
 import { answerPrepared, countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
-/** What an embedding queue serves: vectors or labels of texts, or relevance of pairs. */
+/** What an embedding queue serves: vectors of texts and images, labels, or relevance of pairs. */
 export type EmbeddingModel =
-  | { readonly task: 'embed'; readonly encoder: Encoder; readonly options: ModelOptions }
+  | {
+      readonly task: 'embed'
+      readonly encoder: Encoder
+      readonly options: ModelOptions
+      /** Of a model that embeds images, too. */
+      readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
+    }
   | { readonly task: 'rerank'; readonly reranker: Reranker }
   | { readonly task: 'classify'; readonly classifier: Classifier }
 
@@ -36,37 +45,67 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
   })
 }
 
+// The API refuses larger files; this only bounds the memory of a worker.
+const IMAGE_BYTES_MAX = 64 * 1024 ** 2
+
 type Tools = JobTools<EmbeddingModel, 'embedding'>
 
 async function embed(
   input: EmbedInput,
-  { encoder, options }: EmbeddingModel & { readonly task: 'embed' },
+  { encoder, options, images }: EmbeddingModel & { readonly task: 'embed' },
   { signal, clock }: Tools,
 ): Promise<Prepared> {
   refuseDimensions(input, encoder)
   const { prefix, taskId, ignored } = purposeOf(input, encoder, options)
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
-  const items: (readonly number[])[] = []
+  const items: (readonly number[] | EmbeddedImage)[] = []
   const share = yieldToEventLoop(clock)
   for (const item of input.items) {
     await share()
-    items.push(
-      typeof item === 'string'
-        ? await encoder.encodeText(prefix + item, tokensMax)
-        : encoder.checkTokenIds(item, tokensMax),
-    )
+    if (typeof item === 'string') items.push(await encoder.encodeText(prefix + item, tokensMax))
+    else if (!isImage(item)) items.push(encoder.checkTokenIds(item, tokensMax))
+    else if (images !== undefined) items.push(item)
+    else throw readsNoImages(item)
   }
+  const texts = items.filter((item): item is readonly number[] => !isImage(item))
+  const imageCount = items.length - texts.length
   return {
-    promptTokens: countTokens(items),
+    promptTokens: countTokens(texts) + imageCount * (images?.tower.tokensPerImage ?? 0),
     ...(ignored !== undefined && { ignored }),
     async compute() {
-      const vectors = await Promise.all(
-        items.map((tokenIds) => encoder.embed(tokenIds, signal, taskId)),
-      )
+      const [ofTexts, ofImages] = await Promise.all([
+        Promise.all(texts.map((tokenIds) => encoder.embed(tokenIds, signal, taskId))),
+        images === undefined ? [] : embedImages(items.filter(isImage), images, signal),
+      ])
+      const vectors = items.map((item) => defined((isImage(item) ? ofImages : ofTexts).shift()))
       const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
       return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
     },
   }
+}
+
+function isImage(item: readonly number[] | EmbeddedImage): item is EmbeddedImage {
+  return 'key' in item
+}
+
+/** One after another: each takes memory, and those of other jobs fill the batches. */
+async function embedImages(
+  items: readonly EmbeddedImage[],
+  { tower, storage }: { readonly tower: ImageTower; readonly storage: ObjectStore },
+  signal: AbortSignal,
+): Promise<Float32Array[]> {
+  const vectors: Float32Array[] = []
+  for (const { key, path: param } of items) {
+    const bytes = await readObject(storage, key, IMAGE_BYTES_MAX)
+    vectors.push(await tower.embed(bytes, { param, signal }))
+  }
+  return vectors
+}
+
+function readsNoImages({ path: param }: EmbeddedImage): Error {
+  return failure.invalidRequest('This model does not read images.', {
+    ...{ param, code: 'unsupported_value' },
+  })
 }
 
 async function rerank(

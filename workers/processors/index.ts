@@ -55,11 +55,17 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     slots: 64,
     open: openEmbeddingModel,
     process: processEmbedding,
-    stats: (model) => ({ ...IDLE, waiting: encoderOf(model).waitingCount }),
+    stats: (model) => ({
+      ...IDLE,
+      waiting: encoderOf(model).waitingCount + (towerOf(model)?.waitingCount ?? 0),
+    }),
     contextLengthOf: (model) => encoderOf(model).contextLength,
     labelCountOf: (model) =>
       model.task === 'classify' ? model.classifier.labels.length : undefined,
-    close: (model) => encoderOf(model).close(),
+    async close(model) {
+      await encoderOf(model).close()
+      await towerOf(model)?.close()
+    },
   }),
   defineProcessor<'audio', AudioModel>({
     kind: 'audio',
@@ -100,6 +106,10 @@ export const PROCESSORS: readonly ProcessorRow[] = [
 function encoderOf(model: EmbeddingModel) {
   if (model.task === 'classify') return model.classifier
   return model.task === 'embed' ? model.encoder : model.reranker
+}
+
+function towerOf(model: EmbeddingModel) {
+  return model.task === 'embed' ? model.images?.tower : undefined
 }
 
 async function openCompletionModel(

@@ -4,13 +4,15 @@ import { findShipped } from '#shared/load-catalogue.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
-import { openEncoder } from '#workers/embedding/encoder.ts'
+import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
+import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { findCompanion } from '#workers/engine/model-files.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { findSpeechEncoder } from '#workers/speech/encode-speech.ts'
@@ -32,8 +34,9 @@ interface Opened<Model> {
 /** Opens a model of texts' vectors, or one for what the catalogue says: `rerank`, `classify`. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
-  { folder, runtime, config, onBatch }: OpenTools,
+  tools: OpenTools,
 ): Promise<Opened<EmbeddingModel>> {
+  const { folder, runtime, config, onBatch } = tools
   const { onnxFile, maxContextTokens, maxBatchTokens } = model.options
   const options = {
     runtime,
@@ -53,7 +56,27 @@ export async function openEmbeddingModel(
     return { opened: { task: 'classify', classifier: await openClassifier(options) }, bytes }
   }
   const encoder = await openEncoder(options)
-  return { opened: { task: 'embed', encoder, options: model.options }, bytes }
+  const plain = { task: 'embed', encoder, options: model.options } as const
+  if (!model.capabilities.includes('vision')) return { opened: plain, bytes }
+  return closeOnFailure(encoder, async () => {
+    const file = await findCompanion(modelFile, 'vision_model')
+    const tower = await openTower(model, tools, { file, encoder })
+    const images = { tower, storage: tools.storage }
+    return { opened: { ...plain, images }, bytes: bytes + (await bytesOfParts([file])) }
+  })
+}
+
+async function openTower(
+  model: CatalogueModel,
+  { folder, runtime, config, onBatch }: OpenTools,
+  { file, encoder }: { readonly file: string; readonly encoder: Encoder },
+): Promise<ImageTower> {
+  disableImageCache()
+  return openImageTower({
+    ...{ runtime, folder, file, session: sessionOptionsOf(model, config) },
+    dimensions: encoder.dimensions,
+    ...(onBatch !== undefined && { onBatch }),
+  })
 }
 
 /** Opens a speech model and finds the decoder of this machine. */

@@ -1,46 +1,19 @@
 import { isRecord } from '#shared/json.ts'
 
-import type { KernelName } from './resample.ts'
-
-/** Width and height in pixels. */
-export interface ImageSize {
-  readonly width: number
-  readonly height: number
-}
+import type { ImageLayout, ImageSize, Mark, PixelSettings } from './image-layout.ts'
+import {
+  assertBounded,
+  type Json,
+  numberOf,
+  pixelSettings,
+  readCentre,
+  recordOf,
+  sizeOf,
+  wholeImage,
+} from './processor-file.ts'
 
 /** How many tokens an image may take, as the request says. */
 type Detail = 'low' | 'high'
-
-/** The tokens of an image in a prompt: text, one token, or places of its embeddings. */
-export type Mark = string | { readonly tokenId: number } | { readonly embeddings: number }
-
-/** The steps and tokens of an image of one size. */
-export interface ImageLayout {
-  /** Sizes to which it is resized, one after another. */
-  readonly sizes: readonly ImageSize[]
-  /** Parts of the last one that the encoder reads, all of one size; each is cut out around `at`. */
-  readonly tiles: readonly { readonly x: number; readonly y: number }[]
-  readonly tile: ImageSize
-  /** The whole image in the size of a tile comes last. */
-  readonly hasOverview: boolean
-  readonly marks: readonly Mark[]
-  /** Rows and columns of its embeddings, where the positions of a text follow them. */
-  readonly grid?: { readonly rows: number; readonly columns: number }
-}
-
-/** How images become the input of an encoder; plain data, so that it can cross to a thread. */
-export interface PixelSettings {
-  readonly kernel: KernelName
-  readonly scale: number
-  readonly mean: readonly number[]
-  readonly std: readonly number[]
-  /** For encoders that read patches: the side of one, and how many sides make an embedding. */
-  readonly patch?: {
-    readonly side: number
-    readonly merge: number
-    readonly frames: number
-  }
-}
 
 /** The token of an image before its marks are known, and the text that is written around it. */
 export interface Placeholder {
@@ -58,8 +31,6 @@ export interface VisionRules {
   readonly placeholder: Placeholder
   layout(size: ImageSize, detail: Detail): ImageLayout
 }
-
-type Json = Readonly<Record<string, unknown>>
 
 /** Reads the rules of a model from config.json and preprocessor_config.json. */
 type ReadRules = (config: Json, processor: Json, imageTokensMax: number) => VisionRules
@@ -108,32 +79,9 @@ export function rulesOf(
   throw new Error(`config.json: images are not read for model_type "${type}", only for ${known}`)
 }
 
-const KERNEL_CODES: Readonly<Record<number, KernelName>> = {
-  1: 'lanczos',
-  2: 'bilinear',
-  3: 'bicubic',
-}
-
-function pixelSettings(processor: Json): PixelSettings {
-  const kernel = KERNEL_CODES[numberOf(processor, 'resample', 3)]
-  if (kernel === undefined) throw new Error('preprocessor_config.json: unknown "resample"')
-  return {
-    kernel,
-    scale: processor.do_rescale === false ? 1 : numberOf(processor, 'rescale_factor', 1 / 255),
-    mean: processor.do_normalize === false ? [0, 0, 0] : channelsOf(processor, 'image_mean'),
-    std: processor.do_normalize === false ? [1, 1, 1] : channelsOf(processor, 'image_std'),
-  }
-}
-
 /** LLaVA 1.5: the centre of the image, as CLIP reads it. */
 function readLlava(config: Json, processor: Json): VisionRules {
-  const size = recordOf(processor, 'size')
-  const crop = recordOf(processor, 'crop_size')
-  const tile = { width: numberOf(crop, 'width'), height: numberOf(crop, 'height') }
-  const shortest = numberOf(size, 'shortest_edge', Math.max(tile.width, tile.height))
-  if (shortest < Math.max(tile.width, tile.height)) {
-    throw new Error('preprocessor_config.json: "crop_size" is larger than "size"')
-  }
+  const centre = readCentre(processor)
   const vision = recordOf(config, 'vision_config')
   const patches = (numberOf(vision, 'image_size') / numberOf(vision, 'patch_size')) ** 2
   const isWhole = config.vision_feature_select_strategy === 'full'
@@ -141,21 +89,7 @@ function readLlava(config: Json, processor: Json): VisionRules {
   return {
     pixels: pixelSettings(processor),
     ...imageTokensOf(config),
-    layout({ width, height }) {
-      const long = Math.trunc((shortest * Math.max(width, height)) / Math.min(width, height))
-      const resized =
-        width <= height ? { width: shortest, height: long } : { width: long, height: shortest }
-      assertBounded({ width, height })
-      const x = Math.floor((resized.width - tile.width) / 2)
-      const y = Math.floor((resized.height - tile.height) / 2)
-      return {
-        sizes: [resized],
-        tiles: [{ x, y }],
-        tile,
-        hasOverview: false,
-        marks: [{ embeddings }],
-      }
-    },
+    layout: (size) => centre(size, [{ embeddings }]),
   }
 }
 
@@ -222,7 +156,6 @@ function withLongest({ width, height }: ImageSize, longest: number): ImageSize {
 // width. Files of these families allow ten times as many tokens, and their class as many as this.
 const IMAGE_TOKENS_MAX = 1280
 const LOW_DETAIL_EMBEDDINGS = 256
-const RATIO_MAX = 200
 
 /** Qwen2-VL to Qwen3-VL: the image in about its own size, whose patches the encoder reads. */
 function readQwen(config: Json, processor: Json, imageTokensMax: number): VisionRules {
@@ -282,16 +215,6 @@ function readOneVision(config: Json, processor: Json): VisionRules {
   }
 }
 
-/** The whole image in the size of a tile, without regard to its shape. */
-function wholeImage(tile: ImageSize, marks: readonly Mark[]): ImageLayout {
-  return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks }
-}
-
-function sizeOf(processor: Json): ImageSize {
-  const size = recordOf(processor, 'size')
-  return { width: numberOf(size, 'width'), height: numberOf(size, 'height') }
-}
-
 /** The nearest size of whole patches whose area is within bounds. */
 function smartResize(
   { width, height }: ImageSize,
@@ -326,15 +249,6 @@ function roundHalfEven(value: number): number {
   return floor % 2 === 0 ? floor : floor + 1
 }
 
-/** An image that is much longer than wide. */
-export class ImageShapeError extends Error {}
-
-/** Throws for shapes that no encoder reads; a line of pixels would become a huge image. */
-function assertBounded({ width, height }: ImageSize): void {
-  if (Math.max(width, height) <= RATIO_MAX * Math.min(width, height)) return
-  throw new ImageShapeError(`one side is more than ${RATIO_MAX} times as long as the other`)
-}
-
 /** Templates of most families write the token that is at the places of embeddings, too. */
 function imageTokensOf(config: Json): Pick<VisionRules, 'imageTokenId' | 'placeholder'> {
   const tokenId = tokenOf(config, 'image')
@@ -344,22 +258,4 @@ function imageTokensOf(config: Json): Pick<VisionRules, 'imageTokenId' | 'placeh
 /** Configurations have one of two names for an id. */
 function tokenOf(config: Json, name: string): number {
   return numberOf(config, `${name}_token_id`, numberOf(config, `${name}_token_index`, -1))
-}
-
-function recordOf(record: Json, name: string): Json {
-  const value = record[name]
-  if (isRecord(value)) return value
-  throw new Error(`the model's configuration has no "${name}"`)
-}
-
-function numberOf(record: Json, name: string, fallback?: number): number {
-  const value = record[name] ?? fallback
-  if (typeof value === 'number' && Number.isFinite(value)) return value
-  throw new Error(`the model's configuration has no number "${name}"`)
-}
-
-function channelsOf(record: Json, name: string): readonly number[] {
-  const value = record[name]
-  if (Array.isArray(value) && value.length === 3 && value.every(Number.isFinite)) return value
-  throw new Error(`preprocessor_config.json: "${name}" must be three numbers`)
 }

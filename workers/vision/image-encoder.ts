@@ -13,6 +13,14 @@ const TILES_PER_RUN = 4
 /** Names of the input with rows and columns of patches. */
 const GRID_NAMES = ['image_grid_thw', 'grid_thw']
 
+/** What an encoder makes of an image. */
+interface EncoderShape {
+  /** Elements of an embedding; any number if undefined. */
+  readonly size: number | undefined
+  /** The first output is taken where there is none of this name. */
+  readonly outputName?: string
+}
+
 /**
  * Runs the graph `vision_encoder`, whose inputs say what it reads: tiles `[n, 3, height, width]`,
  * tiles of one text `[1, n, 3, height, width]` with a mask of their pixels, or patches with their
@@ -24,15 +32,19 @@ export class ImageEncoder {
   readonly #rank: number
   readonly #output: string
   readonly #type: 'float32' | 'float16'
-  readonly #size: number
+  readonly #size: number | undefined
 
   /** Throws `ModelLoadError` for a graph that reads something else or makes other embeddings. */
-  constructor(runtime: Runtime, session: ModelSession, size: number) {
+  constructor(
+    runtime: Runtime,
+    session: ModelSession,
+    { size, outputName = 'image_features' }: EncoderShape,
+  ) {
     const { file, inputs, outputs } = session
     const known = ['pixel_values', 'pixel_attention_mask', ...GRID_NAMES]
     const unknown = inputs.find(({ name }) => !known.includes(name))
     const pixels = inputs.find(({ name }) => name === 'pixel_values')
-    const output = outputs.find(({ name }) => name === 'image_features') ?? outputs[0]
+    const output = outputs.find(({ name }) => name === outputName) ?? outputs[0]
     const isFloat = pixels?.type === 'float32' || pixels?.type === 'float16'
     if (unknown !== undefined || pixels === undefined || !isFloat || output === undefined) {
       throw new ModelLoadError(file, `not an image encoder: it needs ${known.join(', ')} alone`)
@@ -90,7 +102,7 @@ export class ImageEncoder {
       const results = await this.#session.run(feeds, { [this.#output]: null })
       const output = defined(results[this.#output])
       try {
-        if (output.dims.at(-1) !== this.#size) {
+        if (this.#size !== undefined && output.dims.at(-1) !== this.#size) {
           throw new Error(`${this.#session.file}: embeddings of ${output.dims.at(-1)} elements`)
         }
         return Float32Array.from(output.data as Float32Array)

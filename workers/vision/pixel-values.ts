@@ -1,6 +1,6 @@
 import type { Pixels } from '#workers/image/pixels.ts'
 
-import type { ImageLayout, ImageSize, PixelSettings } from './families.ts'
+import type { ImageLayout, ImageSize, PixelSettings } from './image-layout.ts'
 import { resample } from './resample.ts'
 
 /** The pixels that an encoder reads, and the shape of their tensor. */

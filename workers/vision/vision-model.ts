@@ -9,15 +9,11 @@ import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-import {
-  type ImageLayout,
-  ImageShapeError,
-  type Mark,
-  type Placeholder,
-  type VisionRules,
-} from './families.ts'
+import type { Placeholder, VisionRules } from './families.ts'
 import { FeatureCache } from './feature-cache.ts'
 import { ImageEncoder } from './image-encoder.ts'
+import type { ImageLayout, Mark } from './image-layout.ts'
+import { ImageShapeError } from './processor-file.ts'
 
 const CACHE_BYTES_MAX = 256 * 1024 ** 2
 /** One image is prepared while another is encoded. */
@@ -56,7 +52,11 @@ export async function openVisionModel(options: {
   const { runtime, encoderFile, embeddingSize, rules } = options
   const session = await runtime.load(encoderFile, options.session)
   return closeOnFailure(session, () => {
-    return new LoadedVision(rules, new ImageEncoder(runtime, session, embeddingSize), embeddingSize)
+    return new LoadedVision(
+      rules,
+      new ImageEncoder(runtime, session, { size: embeddingSize }),
+      embeddingSize,
+    )
   })
 }
 
@@ -88,7 +88,7 @@ class LoadedVision implements VisionModel {
     { path, detail = 'high' }: Pick<MessageImage, 'path' | 'detail'>,
   ): Promise<PromptImage> {
     const size = await openImage(bytes, path, PROMPT_IMAGE_FORMATS)
-    const layout = this.#layout(size, detail, path)
+    const layout = layoutWithin(path, () => this.#rules.layout(size, detail))
     const digest = createHash('sha256').update(bytes).update(JSON.stringify(layout.sizes)).digest()
     const key = digest.toString('base64')
     return {
@@ -110,17 +110,6 @@ class LoadedVision implements VisionModel {
 
   async close(): Promise<void> {
     await this.#encoder.close()
-  }
-
-  #layout(size: { width: number; height: number }, detail: 'low' | 'high', param: string) {
-    try {
-      return this.#rules.layout(size, detail)
-    } catch (cause) {
-      if (!(cause instanceof ImageShapeError)) throw cause
-      throw failure.invalidRequest(`The image cannot be read: ${cause.message}.`, {
-        ...{ param, code: 'invalid_image', cause },
-      })
-    }
   }
 
   async #compute(bytes: Buffer, layout: ImageLayout, param: string): Promise<Float32Array> {
@@ -153,4 +142,16 @@ function countEmbeddings(marks: readonly Mark[]): number {
   const countOf = (mark: Mark): number =>
     typeof mark !== 'string' && 'embeddings' in mark ? mark.embeddings : 0
   return marks.reduce((sum, mark) => sum + countOf(mark), 0)
+}
+
+/** The layout of an image. Throws `invalidRequest` naming the field of a shape that is not read. */
+export function layoutWithin(param: string, layout: () => ImageLayout): ImageLayout {
+  try {
+    return layout()
+  } catch (cause) {
+    if (!(cause instanceof ImageShapeError)) throw cause
+    throw failure.invalidRequest(`The image cannot be read: ${cause.message}.`, {
+      ...{ param, code: 'invalid_image', cause },
+    })
+  }
 }

@@ -8,6 +8,7 @@ import {
   optionalInteger,
   optionalString,
 } from '#api/inference/field-schemas.ts'
+import { type ImageSource, RequestImages, requireVision } from '#api/inference/request-images.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
@@ -26,10 +27,33 @@ const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), {
   maxItems: EMBEDDING_TOKENS_MAX,
 })
 
+const TEXT_OR_IMAGE = Type.Object(
+  {
+    text: Type.Optional(TEXT),
+    image: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'A data URL, base64 alone, or an https URL that is fetched; for models with the capability `vision`.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
 const FIELDS = {
   input: Type.Union(
-    [TEXT, Type.Array(TEXT, { minItems: 1 }), TOKEN_IDS, Type.Array(TOKEN_IDS, { minItems: 1 })],
-    { description: 'A text, several texts, the token ids of a text or of several texts.' },
+    [
+      TEXT,
+      Type.Array(TEXT, { minItems: 1 }),
+      TOKEN_IDS,
+      Type.Array(TOKEN_IDS, { minItems: 1 }),
+      Type.Array(TEXT_OR_IMAGE, { minItems: 1 }),
+    ],
+    {
+      description:
+        'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
+    },
   ),
   encoding_format: optionalEnum(['float', 'base64'], {
     default: 'float',
@@ -86,6 +110,12 @@ export function checkInputCount(body: unknown): void {
   if (input.length > INPUTS_MAX) throw tooManyInputs(input.length)
 }
 
+/** An embedding as the workers read it, and the files of its images. */
+interface Embedding {
+  readonly input: EmbedInput
+  readonly images: RequestImages
+}
+
 /**
  * An embedding request as the workers read it. Token ids are those of the model, unless `modelName`
  * is a name of OpenAI: then they are decoded. Throws what the schema cannot say.
@@ -93,26 +123,31 @@ export function checkInputCount(body: unknown): void {
 export async function embedInput(
   body: EmbeddingBody,
   { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
-): Promise<EmbedInput> {
-  const sent = itemsOf(body.input)
+): Promise<Embedding> {
+  const images = new RequestImages()
+  const sent = itemsOf(body.input).map((item, index) => {
+    return isObject(item) ? itemOf(item, `input[${index}]`, images) : item
+  })
+  requireVision(model, images)
   const tokensMax = tokensMaxOf(body)
   checkTokenCount(sent)
   const encoding = findEncoding(modelName)
   const items =
     encoding === undefined || !isTokenLists(sent) ? sent : await decodeOpenAiTokens(encoding, sent)
-  if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {
+  if (model.options.tokenIdVocabulary === 'reject' && isTokenLists(items)) {
     throw failure.invalidRequest(
       "Invalid type for 'input': the model takes texts, but got token ids instead.",
       { param: 'input', code: 'invalid_type' },
     )
   }
-  return {
+  const input: EmbedInput = {
     task: 'embed',
     items,
     ...purposeOf(body),
     dimensions: body.dimensions ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
   }
+  return { input, images }
 }
 
 function checkTokenCount(items: EmbedInput['items']): void {
@@ -122,7 +157,7 @@ function checkTokenCount(items: EmbedInput['items']): void {
 }
 
 function isTokenLists(items: EmbedInput['items']): items is readonly (readonly number[])[] {
-  return typeof items[0] !== 'string'
+  return Array.isArray(items[0])
 }
 
 /** What the texts are. Workers know what their model distinguishes. */
@@ -168,12 +203,39 @@ export function tooManyTokens(tokens: number): ServiceError {
   )
 }
 
+type TextOrImage = Static<typeof TEXT_OR_IMAGE>
+type Text = string | readonly number[]
+
 /** The inputs of a request: a text or a list of token ids is one. */
-export function itemsOf(input: EmbeddingBody['input']): EmbedInput['items'] {
+export function itemsOf(input: Exclude<EmbeddingBody['input'], TextOrImage[]>): readonly Text[]
+export function itemsOf(input: EmbeddingBody['input']): readonly (Text | TextOrImage)[]
+export function itemsOf(input: EmbeddingBody['input']): readonly (Text | TextOrImage)[] {
   if (typeof input === 'string') return [input]
   return isTokenIds(input) ? [input] : input
 }
 
-function isTokenIds(input: readonly (string | number | number[])[]): input is number[] {
+function isObject(item: Text | TextOrImage): item is TextOrImage {
+  return typeof item === 'object' && !Array.isArray(item)
+}
+
+/** One text or one image: vectors of both together are not made here. */
+function itemOf(
+  { text, image }: TextOrImage,
+  path: string,
+  images: RequestImages,
+): EmbedInput['items'][number] {
+  if ((text === undefined) === (image === undefined)) {
+    throw invalidValue(path, "expected one of 'text' and 'image'.")
+  }
+  if (image === undefined) return text ?? ''
+  return images.add(sourceOf(image), { path: `${path}.image` })
+}
+
+// Base64 has no colon.
+function sourceOf(image: string): ImageSource {
+  return image.includes(':') ? { kind: 'url', url: image } : { kind: 'base64', data: image }
+}
+
+function isTokenIds(input: readonly (Text | number | TextOrImage)[]): input is number[] {
   return typeof input[0] === 'number'
 }

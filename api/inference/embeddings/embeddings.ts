@@ -8,6 +8,7 @@ import {
   modelNameOf,
   registerModelRoute,
 } from '#api/inference/model-route.ts'
+import { withImages } from '#api/inference/request-images.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { JobEvent } from '#api/jobs/observers.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -63,7 +64,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     path: '/embeddings',
     scope: 'embeddings',
     noun: 'Embedding',
-    summary: 'Turn texts into vectors',
+    summary: 'Turn texts and images into vectors',
     tag: 'Embeddings',
     body: EMBEDDING_BODY,
     engineBody: ENGINE_EMBEDDING_BODY,
@@ -78,9 +79,12 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
   const body = request.body as EmbeddingBody
   const modelName = modelNameOf(request)
   const model = await getEmbeddingModel(services, callerOf(request), modelName)
-  const input = await embedInput(body, { model, modelName })
+  const { input, images } = await embedInput(body, { model, modelName })
   const job = { kind: 'embedding', model, input, watch: refuseTooManyTokens } as const
-  const { result, usage } = await runJob(http, services, job)
+  const { organizationId } = callerOf(request)
+  const { result, usage } = await withImages(services, { images, organizationId }, () =>
+    runJob(http, services, job),
+  )
   if (result.task !== 'embed') throw new Error('an embedding was answered with scores')
   http.reply.type('application/json; charset=utf-8')
   return writeEmbeddings(model, body, { vectors: result.vectors, usage })

@@ -28,12 +28,16 @@ beforeAll(async () => {
   const models = [
     { ...model, id: MODEL, capabilities: ['chat', 'vision'] },
     { ...model, id: 'of-text', capabilities: ['chat'] },
+    ...['vision', 'embedding'].map((capability) => ({
+      ...{ kind: 'embedding', source: join(MODELS, 'clip') },
+      ...{ id: `towers-${capability}`, capabilities: [capability] },
+    })),
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
   const tiers = openFaultTiers({
     ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
     keyPrefix: `vision-${randomUUID().slice(0, 8)}`,
-    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: MODEL },
+    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: `${MODEL},towers-vision` },
   })
   close = async () => {
     await tiers.stop()
@@ -55,8 +59,10 @@ interface Answer {
   readonly content: readonly [{ readonly text: string }]
   readonly usage: {
     readonly prompt_tokens: number
+    readonly total_tokens: number
     readonly prompt_tokens_details: { readonly cached_tokens: number }
   }
+  readonly data: readonly { readonly index: number; readonly embedding: readonly number[] }[]
   readonly error?: { readonly param: string; readonly code: string }
 }
 
@@ -152,4 +158,37 @@ it('refuses damaged images and models of text alone, and names the field', async
   ])
   const blind = await post('chat/completions', { model: 'of-text', messages })
   expect([blind.status, blind.body.error?.param]).toEqual([400, 'messages[0].content[1].image_url'])
+})
+
+it('embeds texts and images of one request in order, and counts both', async () => {
+  const golden = read('clip/golden.json') as {
+    readonly texts: readonly string[]
+    readonly ids: readonly (readonly number[])[]
+    readonly textEmbeddings: readonly (readonly number[])[]
+    readonly imageEmbeddings: readonly (readonly number[])[]
+  }
+  const [text, image] = [golden.textEmbeddings, golden.imageEmbeddings]
+  const input = [{ image: dataUrl(0) }, { text: golden.texts[1] }, { image: FILES[2] }]
+  const { status, body } = await post('embeddings', { model: 'towers-vision', input })
+  expect([status, body.error]).toEqual([200, undefined])
+  for (const [index, expected] of [image[0], text[1], image[2]].entries()) {
+    const { embedding } = body.data[index] as Answer['data'][number]
+    expect(embedding).toHaveLength(24)
+    for (const [at, value] of embedding.entries()) expect(value).toBeCloseTo(expected?.[at] ?? 9, 4)
+  }
+  const tokens = 2 * 16 + (golden.ids[1]?.length ?? 0)
+  expect(body.usage).toMatchObject({ prompt_tokens: tokens, total_tokens: tokens })
+})
+
+it('names the image that it cannot embed', async () => {
+  const damaged = FILES[0]?.slice(0, 160)
+  const input = [{ text: 'a' }, { image: damaged }]
+  const broken = await post('embeddings', { model: 'towers-vision', input })
+  expect([broken.status, broken.body.error]).toMatchObject([
+    ...[400, { param: 'input[1].image', code: 'invalid_image' }],
+  ])
+  const blind = await post('embeddings', { model: 'towers-embedding', input })
+  expect([blind.status, blind.body.error]).toMatchObject([
+    ...[400, { param: 'input[1].image', code: 'unsupported_value' }],
+  ])
 })

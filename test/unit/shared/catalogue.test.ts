@@ -120,6 +120,14 @@ describe('the catalogue', () => {
       [{ kind: 'image', options: { guidance: -1 } }, 'guidance must be a number from 0 to 30'],
       [{ kind: 'image', options: { onnxFile: 'model' } }, 'onnxFile changes nothing for models of'],
       [
+        { kind: 'embedding', capabilities: ['vision'], options: { maxImageTokens: 9 } },
+        'maxImageTokens changes nothing for',
+      ],
+      [
+        { kind: 'embedding', capabilities: ['rerank', 'vision'] },
+        '"vision" changes nothing beside "rerank"',
+      ],
+      [
         { kind: 'embedding', capabilities: ['rerank'], options: { queryPrefix: 'q' } },
         'options.queryPrefix changes nothing for rerankers',
       ],

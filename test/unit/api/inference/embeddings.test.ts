@@ -39,6 +39,7 @@ describe('POST /v1/embeddings', () => {
     ['texts', ['a', 'b'], ['a', 'b']],
     ['token ids', [1, 2, 3], [[1, 2, 3]]],
     ['lists of token ids', [[1], [2, 3]], [[1], [2, 3]]],
+    ['objects with a text each', [{ text: 'a' }, { text: 'b' }], ['a', 'b']],
   ])('takes %s', async (_title, input, items) => {
     const { data } = (await ask({ input })).json()
     expect(data.map(({ index }: { index: number }) => index)).toEqual(items.map((_, at) => at))
@@ -163,6 +164,12 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
   [{ input: ['a', 1] }, 'input[1]', 'invalid_type', /./],
   [{ input: [-1] }, 'input[0]', 'integer_below_min_value', /./],
   [{ input: { text: 'a' } }, 'input', 'invalid_type', /./],
+  [{ input: [{ text: 'a' }, {}] }, 'input[1]', 'invalid_value', /one of 'text' and 'image'/],
+  [{ input: [{ text: 'a', image: 'b' }] }, 'input[0]', 'invalid_value', /./],
+  [{ input: [{ text: 'a' }, { text: '' }] }, 'input[1].text', 'empty_string', /./],
+  [{ input: [{ image: 'aGk=' }] }, 'input[0].image', 'unsupported_value', /is none of them/],
+  [{ input: [{ audio: 'aGk=' }] }, 'input[0].audio', 'unknown_parameter', /./],
+  [{ messages: [{ role: 'user', content: 'a' }] }, 'messages', 'unknown_parameter', /./],
   [
     { encoding_format: 'md5' },
     'encoding_format',

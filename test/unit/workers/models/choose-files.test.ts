@@ -142,6 +142,21 @@ describe('of a source', () => {
     expect(chosen.map(({ path }) => path).toSorted()).toEqual(paths.toSorted())
   })
 
+  it.each([
+    [{}, ['onnx/text_model.onnx', 'onnx/vision_model.onnx']],
+    [{ onnxFile: 'text_model_fp16' }, ['onnx/text_model_fp16.onnx', 'onnx/vision_model_fp16.onnx']],
+  ])(
+    'takes the towers of texts and images, not both in one, with options %o',
+    (options, expected) => {
+      const paths = ['model', 'text_model', 'vision_model'].flatMap((stem) =>
+        ['', '_fp16', '_quantized'].map((suffix) => `onnx/${stem}${suffix}.onnx`),
+      )
+      const files = paths.map((path) => ({ path, bytes: 10 }))
+      const chosen = chooseFiles(files, { kind: 'embedding', options })
+      expect(chosen.map(({ path }) => path)).toEqual(expected)
+    },
+  )
+
   it('takes weights in blocks for an encoder and a decoder of texts', () => {
     const names = ['encoder_model', 'decoder_model_merged']
     const paths = ['', '_q4', '_quantized'].flatMap((suffix) =>

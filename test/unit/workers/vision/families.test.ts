@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 
 import { MODELS } from '#test/unit/workers/engine/generate.ts'
-import { ImageShapeError, rulesOf } from '#workers/vision/families.ts'
+import { rulesOf } from '#workers/vision/families.ts'
+import { ImageShapeError } from '#workers/vision/processor-file.ts'
 import { readVisionRules } from '#workers/vision/vision-rules.ts'
 
 const WIDE = { width: 60, height: 20 }

@@ -16,6 +16,6 @@ it.each([
   ],
 ])('refuses a graph with %s by the name of its file', (_, inputs, outputs) => {
   const session = { file: 'vision_encoder.onnx', inputs, outputs }
-  const open = () => new ImageEncoder({} as never, session as never, 32)
+  const open = () => new ImageEncoder({} as never, session as never, { size: 32 })
   expect(open).toThrow(/vision_encoder\.onnx: (not an image encoder|.*deepstack_features_0)/)
 })

@@ -1,0 +1,98 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { afterAll, describe, expect, it } from 'vitest'
+
+import { defined } from '#shared/json.ts'
+import { openEncoder } from '#workers/embedding/encoder.ts'
+import { openImageTower } from '#workers/embedding/image-tower.ts'
+import { openImage } from '#workers/image/image-file.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+import { pixelValues } from '#workers/vision/pixel-values.ts'
+import { readTowerRules } from '#workers/vision/tower-rules.ts'
+
+/** Reference numbers, made by test/fixtures/build-models.py with transformers (see `source`). */
+interface Golden {
+  readonly texts: readonly string[]
+  readonly ids: readonly (readonly number[])[]
+  readonly textEmbeddings: readonly (readonly number[])[]
+  readonly images: readonly { readonly dims: readonly number[]; readonly pixels: string }[]
+  readonly imageEmbeddings: readonly (readonly number[])[]
+}
+
+const MODELS = join(import.meta.dirname, '../fixtures/models')
+const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
+const FILES = (read('vision-images.json') as string[]).map((file) => Buffer.from(file, 'base64'))
+const { signal } = new AbortController()
+const runtime = openRuntime()
+afterAll(() => runtime.close())
+
+function expectClose(vectors: readonly Float32Array[], references: Golden['textEmbeddings']): void {
+  expect(vectors).toHaveLength(references.length)
+  for (const [row, reference] of references.entries()) {
+    expect(vectors[row]).toHaveLength(reference.length)
+    for (const [index, value] of reference.entries()) {
+      expect(vectors[row]?.[index]).toBeCloseTo(value, 4)
+    }
+  }
+}
+
+describe.each([
+  ['clip', 16],
+  ['siglip', 16],
+])('%s', async (name, patches) => {
+  const golden = read(join(name, 'golden.json')) as Golden
+  const folder = join(MODELS, name)
+  const encoder = await openEncoder({ runtime, folder })
+  const { dimensions } = encoder
+  const file = join(folder, 'onnx/vision_model.onnx')
+  const tower = await openImageTower({ runtime, folder, file, dimensions })
+  afterAll(async () => {
+    await encoder.close()
+    await tower.close()
+  })
+
+  it('reads texts as the tokenizer of transformers does', async () => {
+    const ids = await Promise.all(golden.texts.map((text) => encoder.encodeText(text)))
+    expect(ids).toEqual(golden.ids)
+  })
+
+  it('gives the vectors of texts, alone and beside others of other lengths', async () => {
+    const embed = (ids: readonly number[]) => encoder.embed(ids, signal)
+    expectClose(await Promise.all(golden.ids.map(embed)), golden.textEmbeddings)
+    expectClose([await embed(defined(golden.ids[1]))], [defined(golden.textEmbeddings[1])])
+  })
+
+  it('reads pixels within 1 ÷ 255', async () => {
+    const rules = await readTowerRules(folder)
+    const { mean, std } = rules.pixels
+    for (const [index, { dims, pixels }] of golden.images.entries()) {
+      const image = await openImage(defined(FILES[index]), 'image')
+      const { data, dims: own } = pixelValues(
+        await image.colours(),
+        rules.layout(image),
+        rules.pixels,
+      )
+      expect(own).toEqual(dims)
+      const expected = Buffer.from(pixels, 'base64')
+      const area = defined(own[2]) * defined(own[3])
+      for (const [at, value] of data.entries()) {
+        const channel = Math.floor(at / area) % 3
+        const plain = (value * defined(std[channel]) + defined(mean[channel])) * 255
+        if (Math.abs(plain - defined(expected[at])) > 1.01) expect(plain).toBe(expected[at])
+      }
+    }
+  })
+
+  it('gives the vectors of images, alone and together', async () => {
+    const embed = (bytes: Buffer) => tower.embed(bytes, { param: 'input[0].image', signal })
+    expectClose(await Promise.all(FILES.map(embed)), golden.imageEmbeddings)
+    expectClose([await embed(defined(FILES[1]))], [defined(golden.imageEmbeddings[1])])
+    expect(tower.tokensPerImage).toBe(patches)
+  })
+
+  it('is not opened with vectors of texts of another length', async () => {
+    const open = openImageTower({ runtime, folder, file, dimensions: 5 })
+    await expect(open).rejects.toThrow('those of texts 5')
+  })
+})

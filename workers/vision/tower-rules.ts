@@ -1,0 +1,51 @@
+import { isRecord } from '#shared/json.ts'
+import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+import type { ImageLayout, ImageSize, PixelSettings } from './image-layout.ts'
+import {
+  type Json,
+  numberOf,
+  pixelSettings,
+  readCentre,
+  sizeOf,
+  wholeImage,
+} from './processor-file.ts'
+
+/** How a model reads an image that it embeds. */
+export interface TowerRules {
+  readonly pixels: PixelSettings
+  /** What an image counts as: the patches that the model sees. */
+  readonly tokensPerImage: number
+  layout(size: ImageSize): ImageLayout
+}
+
+/** The rules of CLIP, SigLIP and their kind. Throws `ModelLoadError` naming what is not known. */
+export async function readTowerRules(folder: string): Promise<TowerRules> {
+  const processor = await readJson(folder, 'preprocessor_config.json')
+  const config = (await findJson(folder, 'config.json')) ?? {}
+  try {
+    return rulesOf(config, processor)
+  } catch (error) {
+    throw new ModelLoadError(folder, (error as Error).message)
+  }
+}
+
+const PATCH_SIDES: Readonly<Record<string, number>> = { clip: 32, siglip: 16, siglip2: 16 }
+
+function rulesOf(config: Json, processor: Json): TowerRules {
+  if (processor.do_resize === false) {
+    throw new Error('preprocessor_config.json: "do_resize": false is not supported')
+  }
+  // One of the two: images are cropped, or squeezed without regard to their shape.
+  const isCropped = processor.do_center_crop ?? processor.crop_size !== undefined
+  const read = isCropped === true ? readCentre(processor) : () => wholeImage(sizeOf(processor), [])
+  const { tile } = read({ width: 1, height: 1 }, [])
+  const vision = isRecord(config.vision_config) ? config.vision_config : {}
+  const side = numberOf(vision, 'patch_size', PATCH_SIDES[String(config.model_type)])
+  return {
+    pixels: pixelSettings(processor),
+    tokensPerImage: Math.floor(tile.width / side) * Math.floor(tile.height / side),
+    layout: (size) => read(size, []),
+  }
+}
