@@ -34,6 +34,7 @@ const FAMILIES = [
   ['gpt2', 'rewritten'],
   ['gpt-neox', 'rewritten'],
   ['bloom', 'growing'],
+  ['lfm2', 'rewritten'],
   ['mixtral', 'rewritten'],
   ['qwen2-moe', 'rewritten'],
   ['qwen3-moe', 'rewritten'],
@@ -73,10 +74,45 @@ describe.each(FAMILIES)('%s', (name, cachePath) => {
   })
 })
 
-describe.each(['llama', 'gpt2', 'gemma', 'qwen3'])('%s as it was exported', (name) => {
+describe.each(['llama', 'gpt2', 'gemma', 'qwen3', 'lfm2'])('%s as it was exported', (name) => {
   it('gives the same with a growing cache', async () => {
     const form = { onnxFile: 'model', asExported: true, tolerance: 2e-4, prefillChunk: 7 }
     await check({ name, golden: readGolden(name), ...form })
+  })
+})
+
+describe.each([
+  ['growing', true],
+  ['rewritten', false],
+] as const)('lfm2, whose states belong to one length, on the path %s', (cachePath, asExported) => {
+  const { ids, greedy: answer } = readGolden('lfm2')
+
+  it('gives the same tokens alone and beside others of any length', async () => {
+    await checkTogether('lfm2', readGolden('lfm2'), cachePath, asExported)
+  })
+
+  it('continues all that a text left, and no part of it, and takes in no draft', async () => {
+    const longer = [...ids, ...answer, 7, 9, 11]
+    const other = [...ids, ...answer.slice(0, 3), 13, 8]
+    const folder = join(MODELS, 'lfm2')
+    const options = { runtime, folder, onnxFile: 'model', asExported, intraOpThreads: 1 }
+    const engine = await openTextEngine({ ...options, slots: 3 })
+    try {
+      const ask = (promptTokenIds: readonly number[], cacheScope: string) =>
+        generate(engine, {
+          ...{ promptTokenIds, cacheScope, maxNewTokens: answer.length },
+          propose: () => [1, 2, 3],
+        })
+      const alone = await Promise.all([ask(longer, 'one'), ask(other, 'two')])
+      expect((await ask(ids, 'shared')).tokenIds).toEqual(answer)
+      const [partial, whole] = [await ask(other, 'shared'), await ask(longer, 'shared')]
+      expect([whole.tokenIds, partial.tokenIds]).toEqual(alone.map(({ tokenIds }) => tokenIds))
+      // The last token of an answer is not computed.
+      expect(whole.cachedTokens).toBe(ids.length + answer.length - 1)
+      expect(partial.cachedTokens).toBe(0)
+    } finally {
+      await engine.close()
+    }
   })
 })
 
@@ -136,8 +172,14 @@ async function check(expected: {
 }
 
 /** The golden prompt and pieces of it, beside each other and continued from each other's caches. */
-async function checkTogether(name: string, golden: Golden, cachePath: string): Promise<void> {
-  const options = { runtime, folder: join(MODELS, name), onnxFile: 'model', intraOpThreads: 1 }
+async function checkTogether(
+  name: string,
+  golden: Golden,
+  cachePath: string,
+  asExported = false,
+): Promise<void> {
+  const folder = join(MODELS, name)
+  const options = { runtime, folder, onnxFile: 'model', asExported, intraOpThreads: 1 }
   const [alone, together] = await Promise.all(
     [1, 6].map((slots) => openTextEngine({ ...options, slots, prefillChunk: 16 })),
   )

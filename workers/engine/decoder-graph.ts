@@ -1,3 +1,4 @@
+import type { Model } from '#workers/graph/model.ts'
 import type { OperatorMarks } from '#workers/graph/operators.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TensorSpec } from '#workers/runtime/specs.ts'
@@ -10,6 +11,15 @@ export interface CachePair {
   readonly type: 'float32' | 'float16'
   readonly numHeads: number
   readonly headDim: number
+}
+
+/** A pair of state input and output: what a layer keeps of a text of any length, in one size. */
+export interface StatePair {
+  readonly past: string
+  readonly present: string
+  readonly type: 'float32' | 'float16'
+  /** The shape of one row. */
+  readonly dims: readonly number[]
 }
 
 /** The embeddings of tokens that a decoder reads. */
@@ -26,6 +36,8 @@ export interface DecoderGraph {
    */
   readonly cacheStyle: 'inPlace' | 'growing'
   readonly cache: readonly CachePair[]
+  /** Of layers without attention: short convolutions, state spaces, linear attention. */
+  readonly states: readonly StatePair[]
   readonly logitsType: 'float32' | 'float16'
   readonly vocabSize: number
   /** Where tokens enter as embeddings, their size and type; undefined where they enter as ids. */
@@ -68,11 +80,13 @@ export function readDecoderGraph(
   }
   const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')
   const cache = readCache(file, inputs, outputs)
-  refuseUnknownInputs(file, inputs, cache, logitsToKeep)
+  const states = readStates(file, inputs, outputs)
+  refuseUnknownInputs(file, inputs, [...cache, ...states], logitsToKeep)
   refuseFixedShapes(file, inputs)
   return {
     cacheStyle: marks.hasGroupQueryAttention ? 'inPlace' : 'growing',
     cache,
+    states,
     logitsType: floatType(file, logits),
     vocabSize,
     embedding: names.has('input_ids') ? undefined : readEmbedding(file, tokens),
@@ -113,6 +127,48 @@ function readCache(
   })
 }
 
+/** As transformers.js names them: `past_conv.0` and `present_conv.0`. */
+const STATE_INPUT = /^past_(conv|ssm|recurrent)\./
+
+function readStates(
+  file: string,
+  inputs: readonly TensorSpec[],
+  outputs: readonly TensorSpec[],
+): StatePair[] {
+  const pasts = inputs.filter(({ name }) => STATE_INPUT.test(name))
+  return pasts.map((spec) => {
+    const present = spec.name.replace(/^past/, 'present')
+    const [rows, ...dims] = spec.dims
+    const isState = typeof rows === 'string' && dims.every((dim) => typeof dim === 'number')
+    if (!isState || !outputs.some(({ name }) => name === present)) {
+      throw new ModelLoadError(
+        file,
+        `${spec.name} is no state of [batch, …] of any batch and one size with an output ${present}`,
+      )
+    }
+    return { past: spec.name, present, type: floatType(file, spec), dims }
+  })
+}
+
+/**
+ * Refuses a decoder with GroupQueryAttention whose states read the attention mask: the mask of a
+ * cache in place is wider than the text, so that its last columns are not the last tokens.
+ */
+export function refuseMaskedStates({ graph }: Model, file: string): void {
+  const reached = new Set(['attention_mask'])
+  // Nodes are in the order of their computation.
+  for (const { operator, inputs, outputs } of graph.nodes) {
+    if (operator === 'GroupQueryAttention') continue
+    if (inputs.some((name) => reached.has(name))) for (const name of outputs) reached.add(name)
+  }
+  const masked = graph.outputs.find(({ name }) => /^present_/.test(name) && reached.has(name))
+  if (masked === undefined) return
+  throw new ModelLoadError(
+    file,
+    `${masked.name} depends on attention_mask; export the decoder without GroupQueryAttention`,
+  )
+}
+
 function floatType(file: string, spec: TensorSpec): 'float32' | 'float16' {
   const type: ElementType | undefined = spec.type
   if (type === 'float32' || type === 'float16') return type
@@ -122,7 +178,7 @@ function floatType(file: string, spec: TensorSpec): 'float32' | 'float16' {
 function refuseUnknownInputs(
   file: string,
   inputs: readonly TensorSpec[],
-  cache: readonly CachePair[],
+  cache: readonly Pick<CachePair, 'past'>[],
   logitsToKeep: TensorSpec | undefined,
 ): void {
   const known = new Set([

@@ -24,6 +24,7 @@ import {
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
 import type { Sequence, SlotTable } from './slots.ts'
+import { disposeStates, StateCache } from './state-cache.ts'
 import { StepInputs, type StepTokens } from './step-inputs.ts'
 
 /** Slots whose sequences decode together; an undefined member has left and is computed unread. */
@@ -43,6 +44,7 @@ export class GrowingRunner implements ModelRunner {
   readonly #options: RunnerOptions
   readonly #inputs: StepInputs
   readonly #memory: GrowingMemory
+  readonly #states: StateCache
   /** Caches of slots that are in no group. */
   readonly #single = new Map<number, GrowingCache>()
   #group: Group | undefined
@@ -54,6 +56,7 @@ export class GrowingRunner implements ModelRunner {
     this.#options = options
     this.#inputs = new StepInputs(options.runtime, graph, options.embedder)
     this.#memory = memory
+    this.#states = new StateCache(options.runtime, graph.states, options.slots)
     this.#canGroup = graph.hasPositionIds && graph.hasAttentionMask && !graph.isRowCoupled
   }
 
@@ -139,7 +142,7 @@ export class GrowingRunner implements ModelRunner {
       mask.fill(0n, row * (length + 1), row * (length + 1) + offset)
       const slot = group.members[row]
       const first = Math.min(length - offset, contextLength - 1)
-      return { first, sequence: slot === undefined ? undefined : slots.at(slot).owner }
+      return { first, sequence: sequences.find((sequence) => sequence.slot === slot) }
     })
     const rowOf = sequences.map((sequence) => group.members.indexOf(sequence.slot))
     for (const [index, sequence] of sequences.entries()) {
@@ -160,6 +163,8 @@ export class GrowingRunner implements ModelRunner {
     this.#logits = undefined
     let inputs: Record<string, Tensor> = {}
     let grown: readonly (Tensor | null)[] = []
+    const states = this.#states.lay(tokens.rows)
+    Object.assign(fetches, states.outputs)
     try {
       const adapted = arrangeAdapters(this.#options, tokens)
       const { session } = adapted ?? this.#options
@@ -169,7 +174,7 @@ export class GrowingRunner implements ModelRunner {
         ...this.#branchTensor(cache.length > 0),
         ...logitsToKeepTensor(runtime, graph, numLogits),
       }
-      const feeds = { ...inputs, ...adapted?.weights }
+      const feeds = { ...inputs, ...states.inputs, ...adapted?.weights }
       const columns = tokens.ids.length / tokens.rows.length
       grown = this.#memory.allocate(cache.rows, cache.length + columns)
       for (const [index, { past, present }] of graph.cache.entries()) {
@@ -178,6 +183,7 @@ export class GrowingRunner implements ModelRunner {
       }
       const results = await session.run(feeds, fetches)
       this.#logits = results.logits
+      this.#states.keep(tokens.rows, states)
       const tensors = graph.cache.map(({ present }) => defined(results[present]))
       return {
         tensors,
@@ -190,6 +196,7 @@ export class GrowingRunner implements ModelRunner {
       throw error
     } finally {
       disposeCache(cache)
+      disposeStates(states)
       for (const tensor of Object.values(inputs)) tensor.dispose()
     }
   }

@@ -21,6 +21,7 @@ import {
 import type { Step } from './scheduler.ts'
 import type { SlotCache } from './slot-cache.ts'
 import type { Sequence, SlotTable } from './slots.ts'
+import { disposeStates, StateCache } from './state-cache.ts'
 import { StepInputs, type StepTokens } from './step-inputs.ts'
 
 type CacheData = Float32Array | Float16Array
@@ -49,6 +50,7 @@ export class InPlaceRunner implements ModelRunner {
   readonly #options: RunnerOptions
   readonly #inputs: StepInputs
   readonly #cache: SlotCache
+  readonly #states: StateCache
   readonly #ranges = new Map<ModelSession, Map<string, SlotRange>>()
   readonly #logits: CacheData
   readonly #mask: BigInt64Array
@@ -60,6 +62,7 @@ export class InPlaceRunner implements ModelRunner {
     this.#options = options
     this.#inputs = new StepInputs(options.runtime, graph, options.embedder)
     this.#cache = cache
+    this.#states = new StateCache(options.runtime, graph.states, slots)
     const rows = Math.max(slots, chunkMax)
     this.#logits = allocateElements(graph.logitsType, rows * graph.vocabSize) as CacheData
     this.#mask = new BigInt64Array(slots * contextLength)
@@ -156,7 +159,7 @@ export class InPlaceRunner implements ModelRunner {
     for (const sequence of sequences) ids[sequence.slot - first] = BigInt(nextInput(sequence))
     const mask = this.#layMask(lengths, defined(sequences[0]))
     const stepRows = lengths.map((length, row) => {
-      return { first: length - 1, sequence: slots.at(first + row).owner }
+      return { first: length - 1, sequence: sequences.find(({ slot }) => slot === first + row) }
     })
     const tokens = { rows: stepRows, ids, mask }
     const adapted = arrangeAdapters(this.#options, tokens)
@@ -178,15 +181,21 @@ export class InPlaceRunner implements ModelRunner {
       ...logitsToKeepTensor(runtime, graph, numRows / rows),
       ...adapted?.indices,
     }
+    const states = this.#states.lay(tokens.rows)
     const used = this.#logits.subarray(0, numRows * graph.vocabSize)
     const logits = runtime.tensor(graph.logitsType, used, [rows, numRows / rows, graph.vocabSize])
     try {
       bindWeights(range, adapted)
-      for (const name in inputs) binding.setInput(name, defined(inputs[name]))
+      for (const [name, tensor] of Object.entries({ ...inputs, ...states.inputs })) {
+        binding.setInput(name, tensor)
+      }
+      for (const [name, tensor] of Object.entries(states.outputs)) binding.setOutput(name, tensor)
       binding.setOutput('logits', logits)
       await binding.run()
+      this.#states.keep(tokens.rows, states)
     } finally {
       logits.dispose()
+      disposeStates(states)
       for (const tensor of Object.values(inputs)) tensor.dispose()
     }
   }
@@ -202,6 +211,7 @@ export class InPlaceRunner implements ModelRunner {
         { slot: gap, length: slots.at(gap).length },
         { slot: last, length: slots.at(last).length },
       )
+      this.#states.swap(gap, last)
       slots.swap(gap, last)
       return
     }

@@ -27,7 +27,7 @@ import {
   findMemoryBytes,
   positionsOfTables,
 } from './context-length.ts'
-import { type DecoderGraph, readDecoderGraph } from './decoder-graph.ts'
+import { type DecoderGraph, readDecoderGraph, refuseMaskedStates } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'
@@ -113,6 +113,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const isGrowing = model === original && !operators.hasGroupQueryAttention
   const context = isGrowing ? chooseContext(growingDemand(demand)) : inPlace
   const { contextLength } = context
+  if (operators.hasGroupQueryAttention) refuseMaskedStates(original, file)
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const sessionOptions = {
@@ -285,14 +286,17 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
   const isCuttable = !graph.hasCacheBranch
   const chunk = options.prefillChunk ?? PREFILL_CHUNK
   const prefillChunk = isCuttable ? Math.min(chunk, contextLength) : contextLength
-  // Where the way in which a text is cut changes its numbers, drafts would change the outcome.
-  const draftMax = isInPlace && !graph.isRowCoupled ? DRAFT_MAX : 0
+  const hasStates = graph.states.length > 0
+  // Where the way in which a text is cut changes its numbers, drafts would change the outcome. A
+  // state holds a rejected draft for good.
+  const draftMax = isInPlace && !graph.isRowCoupled && !hasStates ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
   const engine = new Engine(makeRunner(options, decoder, chunkMax), {
     slots,
     prefillChunk,
     contextLength,
     reusesPrefixes: isCuttable && !graph.isRowCoupled,
+    reusesWholeOnly: hasStates,
     givesAllLogits: graph.givesAllLogits,
     batchesPrompts: batchesPrompts(graph),
     draftMax,
@@ -350,5 +354,6 @@ function makeRunner(
 function batchesPrompts(graph: DecoderGraph): SchedulerOptions['batchesPrompts'] {
   if (graph.isRowCoupled || graph.hasCacheBranch || !graph.hasAttentionMask) return 'none'
   if (graph.cacheStyle === 'growing') return graph.hasPositionIds ? 'sameLength' : 'none'
-  return graph.givesAllLogits ? 'any' : 'sameLength'
+  // A state would take in the padding.
+  return graph.givesAllLogits && graph.states.length === 0 ? 'any' : 'sameLength'
 }

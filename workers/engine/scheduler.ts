@@ -1,5 +1,5 @@
 import type { Sequence } from './slots.ts'
-import { type Placement, SlotTable } from './slots.ts'
+import { type Placement, SlotTable, type SlotTableOptions } from './slots.ts'
 
 /** One run of the model. */
 export type Step =
@@ -19,13 +19,11 @@ export type Step =
   | { readonly kind: 'verify'; readonly sequence: Sequence; readonly draft: readonly number[] }
 
 /** Limits and abilities that the policy follows. */
-export interface SchedulerOptions {
+export interface SchedulerOptions extends SlotTableOptions {
   readonly slots: number
   /** Tokens of a prompt per run; bounds how long others wait for their next token. */
   readonly prefillChunk: number
   readonly contextLength: number
-  /** Off for models in which the way a text is cut into runs changes its numbers. */
-  readonly reusesPrefixes: boolean
   /** Whether a run gives the logits of every position, or of the last alone. */
   readonly givesAllLogits: boolean
   /** Which whole prompts may share a run without changing each other's numbers. */
@@ -87,7 +85,7 @@ export class Scheduler {
   constructor(options: SchedulerOptions) {
     this.#options = options
     this.#sharedChunk = Math.min(SHARED_CHUNK_MIN, options.prefillChunk)
-    this.slots = new SlotTable(options.slots, { reusesPrefixes: options.reusesPrefixes })
+    this.slots = new SlotTable(options.slots, options)
   }
 
   get numWaiting(): number {

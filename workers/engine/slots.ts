@@ -27,6 +27,17 @@ interface SlotState {
   lastUsed: number
 }
 
+/** Which prefixes of what the cache holds may begin another text. */
+export interface SlotTableOptions {
+  /** Off for models in which the way a text is cut into runs changes its numbers. */
+  readonly reusesPrefixes: boolean
+  /**
+   * For models with states, which belong to one length: a prefix is all that a finished sequence
+   * left, or none.
+   */
+  readonly reusesWholeOnly?: boolean
+}
+
 /** Prefixes shorter than this are computed again: copying them would cost as much. */
 const PREFIX_LENGTH_MIN = 4
 
@@ -43,11 +54,11 @@ const TAIL_LENGTH_MAX = 16
  */
 export class SlotTable {
   readonly #slots: SlotState[]
-  readonly #reusesPrefixes: boolean
+  readonly #options: SlotTableOptions
   #uses = 0
 
-  constructor(count: number, options: { readonly reusesPrefixes: boolean }) {
-    this.#reusesPrefixes = options.reusesPrefixes
+  constructor(count: number, options: SlotTableOptions) {
+    this.#options = options
     this.#slots = Array.from({ length: count }, emptySlot)
   }
 
@@ -122,7 +133,8 @@ export class SlotTable {
   /** Discards positions beyond `length` of an idle slot, because they were overwritten. */
   truncate(index: number, length: number): void {
     const slot = defined(this.#slots[index])
-    if (slot.owner === undefined) slot.length = Math.min(slot.length, length)
+    if (slot.owner !== undefined || slot.length <= length) return
+    slot.length = this.#options.reusesWholeOnly ? 0 : length
   }
 
   /** Discards the positions of finished sequences, because the cache may be invalid. */
@@ -133,7 +145,8 @@ export class SlotTable {
   /** The slot with the longest usable common prefix. The last token is always computed anew. */
   findPrefix(sequence: Sequence): { source: number; length: number } {
     let best = { source: -1, length: 0 }
-    if (!this.#reusesPrefixes) return best
+    const { reusesPrefixes, reusesWholeOnly } = this.#options
+    if (!reusesPrefixes) return best
     for (let index = 0; index < this.#slots.length; index += 1) {
       const slot = this.at(index)
       if (slot.owner === sequence || slot.scope !== sequence.scope) continue
@@ -141,6 +154,7 @@ export class SlotTable {
       // The prompt's last position alone would round otherwise than it does beside another.
       const isAllButOne = common === sequence.numPrompt - 1 && !sequence.wantsPromptLogits
       const length = isAllButOne ? common - 1 : common
+      if (reusesWholeOnly && (slot.owner !== undefined || length < slot.length)) continue
       if (length > best.length) best = { source: index, length }
     }
     return best.length >= PREFIX_LENGTH_MIN ? best : { source: -1, length: 0 }
@@ -150,7 +164,7 @@ export class SlotTable {
    * Whether a running sequence is just computing more of the same prefix than the cache has yet.
    */
   isPrefixUnderway(sequence: Sequence): boolean {
-    if (!this.#reusesPrefixes) return false
+    if (!this.#options.reusesPrefixes || this.#options.reusesWholeOnly) return false
     const { length } = this.findPrefix(sequence)
     return this.#slots.some(({ owner, scope }) => {
       if (owner === undefined || owner === sequence || owner.isDecoding) return false

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { readDecoderGraph } from '#workers/engine/decoder-graph.ts'
+import { readDecoderGraph, refuseMaskedStates } from '#workers/engine/decoder-graph.ts'
 import { findDecoderFile, readDecoderConfig } from '#workers/engine/model-files.ts'
+import { makeNode } from '#workers/graph/model.ts'
 import { readOperators } from '#workers/graph/operators.ts'
 
 import { MODELS } from './generate.ts'
@@ -85,6 +86,26 @@ describe('operators', () => {
   })
 })
 
+describe('states of a decoder with a cache in place', () => {
+  const load = (convInput: string) => {
+    const nodes = [
+      makeNode('Cast', ['attention_mask'], 'mask'),
+      makeNode('GroupQueryAttention', ['x', 'mask'], 'attended'),
+      makeNode('Mul', ['attended', convInput], 'masked'),
+      makeNode('Concat', ['past_conv.1', 'masked'], 'present_conv.1'),
+    ]
+    const outputs = [{ name: 'present_conv.1', onnxType: 1, dims: undefined, rest: [] }]
+    const graph = { ...{ name: 'g', nodes, rest: [] }, ...{ constants: [], inputs: [], outputs } }
+    const model = { ...{ irVersion: 9, opsets: [], functions: [], rest: [] }, graph }
+    return () => refuseMaskedStates(model, 'model.onnx')
+  }
+
+  it('are accepted behind attention, and refused where they read its mask themselves', () => {
+    expect(load('x')).not.toThrow()
+    expect(load('mask')).toThrow('model.onnx: present_conv.1 depends on attention_mask')
+  })
+})
+
 describe('a graph that is no decoder', () => {
   const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
   const ids = { name: 'input_ids', type: 'int64', dims: ['b', 's'] } as const
@@ -99,6 +120,16 @@ describe('a graph that is no decoder', () => {
     ['pixel_values', [ids, past, { ...ids, name: 'pixel_values' }], [logits, present]],
     ['input_ids must be int64', [{ ...ids, type: 'int32' as const }, past], [logits, present]],
     ['input_ids must be [batch, length]', [{ ...ids, dims: [1, 's'] }, past], [logits, present]],
+    [
+      'past_conv.1 is no state of [batch, …]',
+      [ids, past, { ...past, name: 'past_conv.1' }],
+      [logits, present, { ...past, name: 'present_conv.1' }],
+    ],
+    [
+      'an output present_ssm.1',
+      [ids, past, { ...past, name: 'past_ssm.1', dims: ['b', 32, 3] }],
+      [logits, present],
+    ],
     [
       'past_key_values.0.key must be [batch, heads, length, size]',
       [ids, { ...past, dims: ['b', 2, 128, 16] }],
