@@ -25,10 +25,22 @@ export async function readTowerRules(folder: string): Promise<TowerRules> {
   const processor = await readJson(folder, 'preprocessor_config.json')
   const config = (await findJson(folder, 'config.json')) ?? {}
   try {
-    return rulesOf(config, processor)
+    return rulesOf(config, withUsualNames(processor))
   } catch (error) {
     throw new ModelLoadError(folder, (error as Error).message)
   }
+}
+
+/** Jina's processor has other names for what CLIP's does. Throws an `Error` for another way. */
+function withUsualNames(processor: Json): Json {
+  if (processor.image_processor_type !== 'JinaCLIPImageProcessor') return processor
+  const { size, mean, std, resize_mode: mode, interpolation } = processor
+  if (mode !== 'shortest' || interpolation !== 'bicubic') {
+    throw new Error(
+      'preprocessor_config.json: only "resize_mode": "shortest" and "interpolation": "bicubic" are supported',
+    )
+  }
+  return { size, crop_size: size, image_mean: mean, image_std: std, resample: 3 }
 }
 
 const PATCH_SIDES: Readonly<Record<string, number>> = { clip: 32, siglip: 16, siglip2: 16 }
