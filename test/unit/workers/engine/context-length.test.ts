@@ -86,7 +86,7 @@ function copyWithLength(name: string, positions: number, changes: object = {}): 
 describe('an engine of a model with 32,768 positions', () => {
   it('continues a text far beyond 8,192 tokens as the exported graph does', async () => {
     const folder = copyWithLength('llama', 32_768)
-    const promptTokenIds = Array.from({ length: 10_000 }, (_, index) => {
+    const promptTokenIds = Array.from({ length: 9000 }, (_, index) => {
       return 5 + ((index * index * 7 + index * 17 + (index >> 5)) % 300)
     })
     const answers: { tokenIds: number[]; logits: Float32Array | undefined }[] = []
@@ -126,8 +126,8 @@ describe('an engine of a model with 32,768 positions', () => {
 
   it('has no more positions than a window that measuring does not find', async () => {
     const folder = copyWithLength('mistral', 262_144, { sliding_window: 200_000 })
-    const { contextLength, cachePath } = await openEngine('.', { folder, slots: 1 })
-    expect({ contextLength, cachePath }).toEqual({ contextLength: 200_000, cachePath: 'rewritten' })
+    const engine = await openEngine('.', { folder, slots: 1, ...AS_EXPORTED })
+    expect(engine.contextLength).toBe(200_000)
   })
 
   it('has no more positions than the tables of the graph', async () => {
