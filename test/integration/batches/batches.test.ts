@@ -224,9 +224,10 @@ describe('a batch', () => {
 
   it('alternates with others', async () => {
     const order: string[] = []
+    const areBothRunning = Promise.withResolvers<void>()
     suite.service.execute = async ({ body }) => {
       order.push((body as { text: string }).text)
-      await new Promise((resolve) => setTimeout(resolve, 2))
+      await areBothRunning.promise
       return {}
     }
     const long = await createBatch(
@@ -235,6 +236,9 @@ describe('a batch', () => {
     )
     const short = await createBatch(suite.client, [line('short')])
     suite.start()
+    await reach(suite.client, long.id, 'in_progress')
+    await reach(suite.client, short.id, 'in_progress')
+    areBothRunning.resolve()
     await reach(suite.client, long.id, 'completed')
     await reach(suite.client, short.id, 'completed')
     expect(order.indexOf('short')).toBeLessThan(150)
