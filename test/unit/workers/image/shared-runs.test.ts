@@ -91,22 +91,21 @@ describe('runs of the U-Net', () => {
   })
 
   it('of one image go on while another one is decoded', async () => {
-    const running = new Set<string>()
-    const beside: string[][] = []
+    const isBeside = Promise.withResolvers<void>()
+    let isDecoding = false
     const plain = ModelSession.prototype.run
-    async function recorded(this: ModelSession, ...args: Parameters<ModelSession['run']>) {
-      const network = this.file.split('/').at(-2) as string
-      running.add(network)
-      beside.push([...running].sort())
-      try {
-        return await plain.apply(this, args)
-      } finally {
-        running.delete(network)
+    async function held(this: ModelSession, ...args: Parameters<ModelSession['run']>) {
+      const network = this.file.split('/').at(-2)
+      if (network === 'unet' && isDecoding) isBeside.resolve()
+      if (network === 'vae_decoder' && !isDecoding) {
+        isDecoding = true
+        await isBeside.promise
       }
+      return plain.apply(this, args)
     }
-    const run = vi.spyOn(ModelSession.prototype, 'run').mockImplementation(recorded as never)
-    await Promise.all([draw(xl, { steps: 1 }), draw(xl, { seed: 2, steps: 6 })])
+    const run = vi.spyOn(ModelSession.prototype, 'run').mockImplementation(held as never)
+    const both = await Promise.all([draw(xl, { steps: 1 }), draw(xl, { seed: 2, steps: 6 })])
     run.mockRestore()
-    expect(beside).toContainEqual(['unet', 'vae_decoder'])
+    expect(both).toEqual([await draw(xl, { steps: 1 }), await draw(xl, { seed: 2, steps: 6 })])
   })
 })
