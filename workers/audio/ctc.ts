@@ -10,7 +10,7 @@ import { SAMPLE_RATE } from './decode.ts'
 import { readWindows } from './read-windows.ts'
 import type { SpeechRequest, SpeechTools } from './recognizer.ts'
 import { checkTranscription, type Recognizer } from './recognizer.ts'
-import { roundToHundredths } from './segments.ts'
+import { roundToHundredths, seekFramesOf } from './segments.ts'
 import { normalizeWave, openWaveModel, type WaveModel } from './wave-model.ts'
 import { compressionRatioOf } from './window-answer.ts'
 
@@ -42,8 +42,6 @@ const WINDOW_SECONDS = 12
 // Of a window at each end, as in transformers' pipeline.
 const MARGIN_SHARE = 1 / 6
 const PAUSE_SECONDS_MIN = 1
-// The frames of `seek` in the answer, 10 ms each.
-const SEEK_SAMPLES = 160
 
 /** Loads a CTC model in the hub layout: wav2vec2, HuBERT, WavLM. Throws `ModelLoadError`. */
 export async function openCtc(options: CtcOptions): Promise<Recognizer> {
@@ -161,7 +159,7 @@ function presentSegments(
     const text = group.map((word) => (word.isSpaced ? ` ${word.text}` : word.text)).join('')
     const logprobs = group.flatMap((word) => word.logprobs)
     return {
-      seekFrames: Math.round(seek / SEEK_SAMPLES),
+      seekFrames: seekFramesOf(seek),
       start: roundToHundredths(secondsAt(group[0]?.start ?? 0)),
       end: roundToHundredths(secondsAt(group.at(-1)?.end ?? 0)),
       text,

@@ -15,7 +15,7 @@ import { findQuietCut } from './quiet-cut.ts'
 import { readWindows } from './read-windows.ts'
 import type { SpeechRequest, SpeechTools } from './recognizer.ts'
 import { checkTranscription, type Recognizer, spokenToken } from './recognizer.ts'
-import { roundToHundredths } from './segments.ts'
+import { roundToHundredths, seekFramesOf } from './segments.ts'
 import { openSpeechDecoder, type WindowStates } from './speech-decoder.ts'
 import { normalizeWave, openWaveModel, type WaveModel } from './wave-model.ts'
 import { compressionRatioOf } from './window-answer.ts'
@@ -41,8 +41,6 @@ interface Parts {
 const TOKENS_PER_SECOND = 6.5
 // Of the recordings that it was trained on.
 const WINDOW_SECONDS_MAX = 30
-// The frames of `seek` in the answer, 10 ms each.
-const SEEK_SAMPLES = 160
 
 /** Loads a Moonshine model in the layout of optimum. Throws `ModelLoadError`. */
 export async function openMoonshine(options: MoonshineOptions): Promise<Recognizer> {
@@ -166,7 +164,7 @@ function presentSegment(
 ): AudioSegment {
   const { text, seek, samples, temperature } = window
   return {
-    seekFrames: Math.round(seek / SEEK_SAMPLES),
+    seekFrames: seekFramesOf(seek),
     start: roundToHundredths(seek / SAMPLE_RATE),
     end: roundToHundredths((seek + samples) / SAMPLE_RATE),
     ...{ text, tokenIds, temperature, averageLogprob },

@@ -83,6 +83,14 @@ function keepReal(
   )
 }
 
+// 10 ms at the sampling rate of all models.
+const SEEK_FRAME_SAMPLES = 160
+
+/** The frames of `seek` before a sample, for models that have no frames of their own. */
+export function seekFramesOf(samples: number): number {
+  return Math.round(samples / SEEK_FRAME_SAMPLES)
+}
+
 /** Times are rounded to hundredths of a second. */
 export function roundToHundredths(seconds: number): number {
   return Math.round(seconds * 100) / 100

@@ -33,6 +33,21 @@ export function element(tag, attributes = {}, ...content) {
   return made
 }
 
+/**
+ * An entry of a list by its score from 0 to 1.
+ * @param {number} score @param {(string | Node)[]} content
+ */
+export function scoredEntry(score, ...content) {
+  const value = `${Math.max(0, score)}`
+  const meter = element('meter', { min: '0', max: '1', value, 'aria-hidden': 'true' })
+  return element(
+    'li',
+    {},
+    element('span', { class: 'score' }, score.toFixed(3), meter),
+    element('span', {}, ...content),
+  )
+}
+
 /** Shows a sentence, or hides its element. @param {HTMLElement} place @param {string} text */
 export function say(place, text) {
   place.textContent = text

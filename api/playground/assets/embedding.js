@@ -1,5 +1,5 @@
 import { send } from './api.js'
-import { byId, element } from './dom.js'
+import { byId, element, scoredEntry } from './dom.js'
 import { createPanel } from './panel.js'
 import { Problem } from './problem.js'
 
@@ -38,29 +38,15 @@ export function createEmbedding(page) {
         const ranked = others
           .map((vector, index) => ({ text: compared[index] ?? '', score: cosine(first, vector) }))
           .sort((a, b) => b.score - a.score)
-        result.replaceChildren(element('ol', {}, ...ranked.map(showScore)))
+        result.replaceChildren(
+          element('ol', {}, ...ranked.map(({ text, score }) => scoredEntry(score, text))),
+        )
         result.hidden = false
         const seconds = ((performance.now() - startedAt) / 1000).toFixed(2)
         return `${usage.prompt_tokens} tokens · ${first.length} dimensions · ${seconds} s`
       },
     },
     page,
-  )
-}
-
-/** @param {{ text: string, score: number }} ranked */
-function showScore({ text, score }) {
-  const value = `${Math.max(0, score)}`
-  return element(
-    'li',
-    {},
-    element(
-      'span',
-      { class: 'score' },
-      score.toFixed(3),
-      element('meter', { min: '0', max: '1', value, 'aria-hidden': 'true' }),
-    ),
-    element('span', {}, text),
   )
 }
 

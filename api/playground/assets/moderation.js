@@ -1,5 +1,5 @@
 import { send } from './api.js'
-import { byId, element } from './dom.js'
+import { byId, element, scoredEntry } from './dom.js'
 import { createPanel } from './panel.js'
 import { Problem } from './problem.js'
 
@@ -51,16 +51,6 @@ function judgedIn({ category_scores: scores, category_applied_input_types: types
 
 /** @param {Moderation} moderation @param {string} name */
 function showCategory({ categories, category_scores: scores }, name) {
-  const score = scores[name] ?? 0
-  return element(
-    'li',
-    {},
-    element(
-      'span',
-      { class: 'score' },
-      score.toFixed(3),
-      element('meter', { min: '0', max: '1', value: `${score}`, 'aria-hidden': 'true' }),
-    ),
-    element('span', {}, name, ...(categories[name] ? [element('strong', {}, ' flagged')] : [])),
-  )
+  const flag = categories[name] ? [element('strong', {}, ' flagged')] : []
+  return scoredEntry(scores[name] ?? 0, name, ...flag)
 }
