@@ -3,3 +3,4 @@ export function overhang(): number
 export function countForeignImages(): number
 export function noteMicrophones(): void
 export function microphones(): number
+export function reopenDialog(): void

@@ -73,3 +73,11 @@ export function microphones() {
   const page = /** @type {{ recordedMicrophones?: readonly MediaStreamTrack[] }} */ (globalThis)
   return (page.recordedMicrophones ?? []).filter(({ readyState }) => readyState === 'live').length
 }
+
+/** Closes the open dialog and presses its button before the page learns of the closing. */
+export function reopenDialog() {
+  const dialog = document.querySelector('dialog')
+  const button = /** @type {HTMLElement | null | undefined} */ (dialog?.previousElementSibling)
+  dialog?.close()
+  button?.click()
+}

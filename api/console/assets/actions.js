@@ -20,15 +20,18 @@ import { html, send } from './ui.js'
  * @param {{ action: Action, row?: Row, rowName?: string, onDone: (done: Row) => void }} props
  */
 export function ActionButton({ action, row = {}, rowName = '', onDone }) {
-  const [isOpen, setOpen] = useState(false)
+  // Openings are numbered: the event of a closing may arrive after the next opening.
+  const openings = useRef(0)
+  const [opening, setOpening] = useState(0)
   const button = useRef(/** @type {HTMLButtonElement | null} */ (null))
+  const open = () => setOpening(++openings.current)
   const close = () => {
-    setOpen(false)
+    setOpening((current) => (current === opening ? 0 : current))
     button.current?.focus()
   }
   const name = rowName === '' ? action.label : `${action.label} ${rowName}`
-  return html`<button ref=${button} type="button" class="compact" aria-label=${name} aria-haspopup="dialog" onClick=${() => setOpen(true)}>${action.label}</button>
-    ${isOpen && html`<${ActionDialog} ...${{ action, row, rowName, onDone }} onClose=${close} />`}`
+  return html`<button ref=${button} type="button" class="compact" aria-label=${name} aria-haspopup="dialog" onClick=${open}>${action.label}</button>
+    ${opening > 0 && html`<${ActionDialog} key=${opening} ...${{ action, row, rowName, onDone }} onClose=${close} />`}`
 }
 
 /**

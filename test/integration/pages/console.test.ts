@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { expectUsable, keepScreenshot, type Look, openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
-import { countForeignImages } from '#test/support/page-probes.js'
+import { countForeignImages, reopenDialog } from '#test/support/page-probes.js'
 
 import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
 
@@ -109,6 +109,8 @@ describe('the console', { timeout: PATIENCE_MS }, () => {
     await page.keyboard.press('Escape')
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     await page.keyboard.press('Enter')
+    await page.getByRole('dialog').waitFor()
+    await page.evaluate(reopenDialog)
     await page.getByRole('dialog').waitFor()
     await page.keyboard.press('Enter')
     await page.getByText('The queue is paused.').waitFor()
