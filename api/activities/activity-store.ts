@@ -76,7 +76,7 @@ const CHECK_VIOLATION = '23514'
 const NOT_NULL_VIOLATION = '23502'
 
 /** Opens the activities of a database. */
-export function openActivities(db: Db, tables: ActivityTables): Activities {
+export function openActivities(db: Db, tables: ActivityTables, lists: Db = db): Activities {
   return {
     record: (organizationId, list, options) =>
       withPartitions(db, tables, () => record(db, tables, { organizationId, list, ...options })),
@@ -85,7 +85,7 @@ export function openActivities(db: Db, tables: ActivityTables): Activities {
       await withPartitions(db, tables, () => insert(db, tables, rows, { isStrict: false }))
     },
     find: (organizationId, id) => find(db, tables, organizationId, id),
-    list: (organizationId, query) => list(db, tables, organizationId, query),
+    list: (organizationId, query) => list(lists, tables, organizationId, query),
     maintain: (retentionDays, nowMs) => maintain(db, tables, retentionDays, nowMs),
   }
 }

@@ -91,7 +91,12 @@ const NO_LEASE = { leaseId: null, leaseUntil: null }
 const CANCELLING = { status: 'cancelling', cancellingAt: databaseNow, ...NO_LEASE } as const
 
 /** Opens the batches of a database. */
-export function openBatches(db: Db, tables: BatchTables, cipher?: ContentCipher): Batches {
+export function openBatches(
+  db: Db,
+  tables: BatchTables,
+  cipher?: ContentCipher,
+  lists: Db = db,
+): Batches {
   const { batches } = tables
   const own = (organizationId: string, id: string) =>
     and(eq(batches.organizationId, organizationId), eq(batches.id, id))
@@ -100,7 +105,7 @@ export function openBatches(db: Db, tables: BatchTables, cipher?: ContentCipher)
     async find(organizationId, id) {
       return (await db.select().from(batches).where(own(organizationId, id)))[0]
     },
-    list: (organizationId, page) => list(db, tables, organizationId, page),
+    list: (organizationId, page) => list(lists, tables, organizationId, page),
     async cancel(organizationId, id) {
       const [cancelled] = await db
         .update(batches)

@@ -28,7 +28,7 @@ interface ListPage<Row> {
  * size and offset are added as the last parameters.
  */
 export async function readPage<Row extends object>(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   query: {
     readonly text: string
     readonly values: readonly unknown[]

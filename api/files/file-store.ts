@@ -47,7 +47,7 @@ export interface Files {
 }
 
 /** Opens the files of a database. */
-export function openFiles(db: Db, tables: FileTables): Files {
+export function openFiles(db: Db, tables: FileTables, lists: Db = db): Files {
   const { files, storage, organizations } = tables
   const own = (organizationId: string, id: string) =>
     and(eq(files.organizationId, organizationId), eq(files.id, id), isKept(tables))
@@ -64,7 +64,7 @@ export function openFiles(db: Db, tables: FileTables): Files {
       const rows = await db.select().from(files).where(own(organizationId, id))
       return rows[0]
     },
-    list: (organizationId, page) => list(db, tables, organizationId, page),
+    list: (organizationId, page) => list(lists, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
     deleteExpired: () =>
       deleteAll(db, tables, sql`select id from ${files} where expires_at <= now()`),

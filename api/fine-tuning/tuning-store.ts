@@ -56,6 +56,8 @@ const ENDED_STATES: readonly Status[] = ['succeeded', 'failed', 'cancelled']
 
 interface TuningStoreOptions {
   readonly db: Db
+  /** Queries of lists, which may be a moment behind. */
+  readonly lists?: Db
   readonly tables: TuningTables
   /** Receives jobs that ended, in the transaction that ends them. */
   readonly announce: (db: Db, job: TuningJobRow) => Promise<void>
@@ -64,10 +66,12 @@ interface TuningStoreOptions {
 /** The fine-tuning jobs of a database. */
 export class TuningStore {
   readonly #db: Db
+  readonly #lists: Db
   readonly #tables: TuningTables
   readonly #announce: TuningStoreOptions['announce']
 
-  constructor({ db, tables, announce }: TuningStoreOptions) {
+  constructor({ db, lists = db, tables, announce }: TuningStoreOptions) {
+    this.#lists = lists
     this.#db = db
     this.#tables = tables
     this.#announce = announce
@@ -118,7 +122,7 @@ export class TuningStore {
     const isOwn = eq(jobs.organizationId, organizationId)
     const isLast = and(isOwn, eq(jobs.id, after ?? ''))
     const isBehind = isBeyondRowWhere([jobs.createdAt, jobs.id], '<', isLast)
-    const rows = await this.#db
+    const rows = await this.#lists
       .select()
       .from(jobs)
       .where(

@@ -2,7 +2,7 @@ import { type Clock, withinTime } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
 
 /** A service that requests need. */
-interface Dependency {
+export interface Dependency {
   readonly name: string
   /** Whether no request can be served without it. */
   readonly isRequired: boolean

@@ -59,6 +59,8 @@ const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow }
 
 interface JobStoreOptions {
   readonly db: Db
+  /** Queries of lists, which may be a moment behind. */
+  readonly lists?: Db
   readonly tables: JobTables
   /** How long a job is stored behind its deadline. */
   readonly retentionDays: number
@@ -69,13 +71,15 @@ interface JobStoreOptions {
 /** The background jobs of a database. */
 export class JobStore {
   readonly #db: Db
+  readonly #lists: Db
   readonly #tables: JobTables
   readonly #jobs: JobTables['jobs']
   readonly #retentionDays: number
   readonly #isOpen: SQL
   readonly #announce: JobStoreOptions['announce']
 
-  constructor({ db, tables, retentionDays, announce }: JobStoreOptions) {
+  constructor({ db, lists = db, tables, retentionDays, announce }: JobStoreOptions) {
+    this.#lists = lists
     this.#announce = announce
     this.#db = db
     this.#tables = tables
@@ -158,7 +162,7 @@ export class JobStore {
     const isLast = this.#ownedBy(organizationId, after ?? '')
     const before = isBeyondRowWhere([this.#jobs.createdAt, this.#jobs.id], '<', isLast)
     const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
-    const rows = await this.#db
+    const rows = await this.#lists
       .select(columns)
       .from(this.#jobs)
       .where(

@@ -60,13 +60,15 @@ const STOP_GRACE_MS = 2000
 /** Opens the background jobs of a database; none runs before `start`. */
 export function openBackground(options: {
   readonly database: Database
+  /** Queries of lists, which may be a moment behind. */
+  readonly lists: Db
   readonly redis: Redis
   readonly cipher: ContentCipher | undefined
   readonly log: Logger
   readonly config: Pick<Config, 'database' | 'infra' | 'content'>
   readonly catalogue: Pick<Catalogue, 'find'>
 }): Background {
-  const { database, redis, cipher, log, config, catalogue } = options
+  const { database, lists, redis, cipher, log, config, catalogue } = options
   const { db } = database
   const clock = systemClock
   const { retentionDays, openJobsMax } = config.content
@@ -75,7 +77,7 @@ export function openBackground(options: {
   const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
   const secrets = new Secrets(cipher)
   const jobs = new JobStore({
-    ...{ db, tables, retentionDays },
+    ...{ db, lists, tables, retentionDays },
     async announce(tx, ended) {
       for (const job of ended) await endTuning(tuning, job, tx)
       await webhooks.announce(tx, ended.flatMap(eventsOf))
@@ -84,7 +86,7 @@ export function openBackground(options: {
   })
   const tuned = tuningTables(tablePrefix)
   const tuning = new TuningStore({
-    ...{ db, tables: tuned },
+    ...{ db, lists, tables: tuned },
     async announce(tx, job) {
       await webhooks.announce(tx, [tuningEventOf(job)])
       sender?.wake()
@@ -107,7 +109,7 @@ export function openBackground(options: {
       findBase: (id) => catalogue.find(id),
     }),
     background: new BackgroundJobs({ jobs, events, clock, cipher, openJobsMax, wake }),
-    answers: new AnswerStore({ db, tables, cipher, retentionDays }),
+    answers: new AnswerStore({ db, lists, tables, cipher, retentionDays }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays }),
     start(app, { noteTokens, onDisabled }) {
       const send = sendThrough(app, storedRequests, noteTokens)

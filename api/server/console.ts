@@ -49,7 +49,7 @@ export function consoleSurface(services: Services, users: UserServer, version: s
 
 function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] {
   const { database, config, catalogue, clock, redis, queueKeys, log, cipher } = services
-  const { submitter, apiKeys, batches, background, series } = services
+  const { submitter, apiKeys, batches, background, series, lists } = services
   const tables = { pool: database.pool, prefix: tablePrefixOf(config.database.tablePrefix) }
   const replies = new ReplyWriter(redis, log, () => {}, cipher)
   return [
@@ -57,7 +57,7 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     organizationArea({ ...tables, organizations: users.organizations }),
     userArea({ ...tables, auth: users.services }),
     keyArea({ ...tables, apiKeys, catalogue, clock, limits: config.limits }),
-    usageArea({ ...tables, catalogue, clock }),
+    usageArea({ ...tables, pool: lists.pool, catalogue, clock }),
     queueArea({
       ...{ catalogue, producer: submitter.producer, deadLetters: submitter.deadLetters, replies },
       retry: (jobId) => beginRetry(services, jobId),
@@ -67,7 +67,7 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
       webhooks: background.webhooks,
       wakeSender: () => background.wakeSender(),
     }),
-    journalArea(tables),
+    journalArea({ ...tables, pool: lists.pool }),
     modelArea({ catalogue, redis, keys: queueKeys, workers: () => listWorkers(redis, queueKeys) }),
   ]
 }

@@ -5,7 +5,7 @@ import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
-import { Dependencies } from '#api/health/dependencies.ts'
+import { Dependencies, type Dependency } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { createUsageMeter } from '#api/usage/usage-meter.ts'
@@ -16,6 +16,7 @@ import { type ApiKeyStore, ensureBootstrapKey, openApiKeys } from '#shared/db/ap
 import { type Database, fitPool, openDatabase, ping } from '#shared/db/client.ts'
 import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { preparePooler } from '#shared/db/pooler.ts'
+import { type ListReads, openListReads } from '#shared/db/replica.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
@@ -44,6 +45,8 @@ export interface Services {
   readonly log: Logger
   readonly catalogue: LiveCatalogue
   readonly database: Database
+  /** Queries of lists, on the read replica where there is one. */
+  readonly lists: ListReads
   readonly organizationTables: OrganizationTables
   readonly apiKeys: ApiKeyStore
   readonly redis: RedisConnection
@@ -91,15 +94,18 @@ export async function openServices(
     closers.push(() => database.close())
     observePool(database.pool, registry, tracing)
     const tables = await prepareDatabase(config, database, log)
-    const usage = openUsageRecord(database.db, usageTables(config.database.tablePrefix))
+    const lists = openLists(config, database, log)
+    closers.push(() => lists.close())
+    if (lists.replica !== undefined) observePool(lists.replica.pool, registry, tracing)
+    const { tablePrefix } = config.database
+    const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
     const keys = queueKeys(config.infra.redisPrefix)
     const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
     closers.push(() => catalogue.close())
-    const { tablePrefix } = config.database
-    const activities = openActivities(database.db, activityTables(tablePrefix))
+    const activities = openActivities(database.db, activityTables(tablePrefix), lists.db)
     const cipher = openContentCipher(config.infra.encryptionKeys)
     const { usageWriter, activityWriter } = openOutboxes({
       ...{ usage, activities, redis, log, cipher },
@@ -111,7 +117,9 @@ export async function openServices(
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
-    const background = openBackground({ database, redis, cipher, log, config, catalogue })
+    const background = openBackground({
+      ...{ database, lists: lists.db, redis, cipher, log, config, catalogue },
+    })
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
     const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })
@@ -128,16 +136,16 @@ export async function openServices(
     })
     closers.push(() => submitter.close())
     return {
-      ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
+      ...{ config, log, catalogue, database, lists, redis, cipher, store, usage, close },
       ...{ activities, usageWriter, activityWriter, background },
       ...{ submitter, incidents, incidentWatch, series },
-      dependencies: openDependencies({ database, redis, store, config, log }),
+      dependencies: openDependencies({ database, lists, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
-      files: openFiles(database.db, fileTables(tablePrefix)),
-      batches: openBatches(database.db, batchTables(tablePrefix), cipher),
+      files: openFiles(database.db, fileTables(tablePrefix), lists.db),
+      batches: openBatches(database.db, batchTables(tablePrefix), cipher, lists.db),
       batchLines: openBatchLines(database.db, batchTables(tablePrefix), cipher),
     }
   } catch (error) {
@@ -148,12 +156,13 @@ export async function openServices(
 
 function openDependencies({
   database,
+  lists,
   redis,
   store,
   config,
   log,
-}: Pick<Services, 'database' | 'redis' | 'store' | 'config' | 'log'>): Dependencies {
-  const list = [
+}: Pick<Services, 'database' | 'lists' | 'redis' | 'store' | 'config' | 'log'>): Dependencies {
+  const list: Dependency[] = [
     {
       name: 'database',
       isRequired: false,
@@ -179,7 +188,26 @@ function openDependencies({
       check: () => store.check(),
     },
   ]
+  const { replica } = lists
+  if (replica !== undefined) {
+    list.push({
+      name: 'database_replica',
+      isRequired: false,
+      remedy: 'check DATABASE_REPLICA_URL and its replication: the primary serves lists',
+      async check() {
+        if (replica.fault !== undefined) throw replica.fault
+      },
+    })
+  }
   return new Dependencies(list, { clock: systemClock, log })
+}
+
+function openLists({ database: settings }: Config, primary: Database, logger: Logger): ListReads {
+  const { replicaUrl, maxPoolSize, replicaLagSecondsMax: lagSecondsMax } = settings
+  return openListReads({
+    ...{ primary, replicaUrl, maxPoolSize, lagSecondsMax, logger },
+    clock: systemClock,
+  })
 }
 
 async function prepareDatabase(

@@ -38,6 +38,8 @@ interface AnswerFilter {
 
 interface AnswerStoreOptions {
   readonly db: Db
+  /** Queries of lists, which may be a moment behind. */
+  readonly lists?: Db
   readonly tables: JobTables
   readonly cipher: ContentCipher | undefined
   /** The retention of answers for organizations without their own. */
@@ -50,12 +52,14 @@ const CHAIN_MAX = 1000
 /** The stored answers of a database; contents are encrypted. */
 export class AnswerStore {
   readonly #db: Db
+  readonly #lists: Db
   readonly #tables: JobTables
   readonly #answers: JobTables['answers']
   readonly #cipher: ContentCipher | undefined
   readonly #retentionDays: number
 
-  constructor({ db, tables, cipher, retentionDays }: AnswerStoreOptions) {
+  constructor({ db, lists = db, tables, cipher, retentionDays }: AnswerStoreOptions) {
+    this.#lists = lists
     this.#db = db
     this.#tables = tables
     this.#answers = tables.answers
@@ -77,9 +81,9 @@ export class AnswerStore {
   }
 
   /** The first of these answers, at least one, whose contents are within the limit of a request. */
-  async #load(keys: readonly ContentKey[]): Promise<StoredAnswer[]> {
+  async #load(db: Db, keys: readonly ContentKey[]): Promise<StoredAnswer[]> {
     const ids = idsWithin(keys)
-    const found = await this.#db.select().from(this.#answers).where(inArray(this.#answers.id, ids))
+    const found = await db.select().from(this.#answers).where(inArray(this.#answers.id, ids))
     const rows = found.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id))
     const cipher = this.#cipher
     const opened = await openWithin(rows, { cipher, contextOf: ({ id }) => contextOf(id) })
@@ -159,7 +163,7 @@ export class AnswerStore {
       select id, previous_id, bytes from chain order by depth desc`,
     )
     if (keys[0] === undefined || keys[0].previous_id !== null) return undefined
-    const chain = await this.#load(keys)
+    const chain = await this.#load(this.#db, keys)
     if (chain.length < keys.length) throw tooLargeToContinue('previous_response_id')
     return chain
   }
@@ -173,7 +177,7 @@ export class AnswerStore {
     const sign = sql.raw(isAscending ? '>' : '<')
     const way = sql.raw(isAscending ? 'asc' : 'desc')
     const { id, content } = this.#answers
-    const keys: ContentKey[] = await this.#db
+    const keys: ContentKey[] = await this.#lists
       .select({ id, bytes: sql<number>`octet_length(${content})` })
       .from(this.#answers)
       .where(
@@ -194,7 +198,7 @@ export class AnswerStore {
       )
       .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
       .limit(limit + 1)
-    const page = await this.#load(keys.slice(0, limit))
+    const page = await this.#load(this.#lists, keys.slice(0, limit))
     return { answers: page, hasMore: keys.length > page.length }
   }
 

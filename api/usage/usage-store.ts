@@ -41,7 +41,7 @@ export interface UsageRecord {
 }
 
 /** Opens the usage record of a database. */
-export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
+export function openUsageRecord(db: Db, { usage }: UsageTables, lists: Db = db): UsageRecord {
   return {
     async add(rows) {
       await db
@@ -58,7 +58,7 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
           setWhere: sql`${ne(usage.outcome, 'finished')} and ${proposed(usage.outcome)} = 'finished'`,
         })
     },
-    list: (organizationId, query) => list(db, usage, organizationId, query),
+    list: (organizationId, query) => list(lists, usage, organizationId, query),
     async tokensSince(organizationId, sinceMs) {
       const rows = await db
         .select({ total: sum(sql`${usage.promptTokens} + ${usage.completionTokens}`) })

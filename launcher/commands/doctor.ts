@@ -3,10 +3,13 @@ import { once } from 'node:events'
 import { statfs } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import { readOutboxState } from '#api/auth/delivery/outbox.ts'
+import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
+import { openListReads } from '#shared/db/replica.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { findShipped, loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
@@ -31,6 +34,7 @@ interface Check {
 
 const FREE_BYTES_MIN = 1024 ** 3
 const CLOCK_SKEW_MS_MAX = 5000
+const REPLICA_CHECK_MS = 5000
 const DATABASE_SETTINGS = ['AUTH_DB_DATABASE_URL', 'DATABASE_URL']
 
 const CHECKS: readonly Check[] = [
@@ -45,6 +49,12 @@ const CHECKS: readonly Check[] = [
     settings: DATABASE_SETTINGS,
     remedy: 'check DATABASE_URL and that the user may create tables',
     run: checkPostgres,
+  },
+  {
+    name: 'Read replica',
+    settings: ['DATABASE_REPLICA_URL'],
+    remedy: 'check DATABASE_REPLICA_URL and the replication from the primary',
+    run: checkReplica,
   },
   {
     name: 'Clock',
@@ -135,6 +145,26 @@ async function checkRedisServer({ infra }: Config): Promise<string> {
 
 async function checkPostgres(config: Config, logger: Logger): Promise<string> {
   return queryOne(config, logger, 'select version() as found')
+}
+
+/** A replica that is being written to shows its lag at the second check. */
+async function checkReplica({ database: settings }: Config, logger: Logger): Promise<string> {
+  const { replicaUrl, maxPoolSize, replicaLagSecondsMax: lagSecondsMax } = settings
+  if (replicaUrl === '') return 'none is named; the primary serves lists'
+  const primary = openDatabase({ ...settings, logger })
+  const { replica, close } = openListReads({
+    ...{ primary, replicaUrl, maxPoolSize, lagSecondsMax, logger },
+    clock: systemClock,
+  })
+  try {
+    const untilMs = systemClock.monotonic() + REPLICA_CHECK_MS
+    while (replica?.fault !== undefined && systemClock.monotonic() < untilMs) await sleep(200)
+    if (replica?.fault !== undefined) throw replica.fault
+    return `at most ${lagSecondsMax} s behind, serves lists`
+  } finally {
+    await close()
+    await primary.close()
+  }
 }
 
 async function checkClock(config: Config, logger: Logger): Promise<string> {

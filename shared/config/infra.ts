@@ -16,6 +16,10 @@ export interface InfraConfig {
 /** The database, which the API tier alone uses. */
 export interface DatabaseConfig {
   readonly url: string
+  /** A read replica for lists; empty for none. */
+  readonly replicaUrl: string
+  /** How far behind the replica may be. */
+  readonly replicaLagSecondsMax: number
   /** 0 chooses a number by the server's limit. */
   readonly maxPoolSize: number
   /** Put before every table name, followed by an underscore; empty for none. */
@@ -37,6 +41,8 @@ export type StorageConfig =
   | { readonly driver: 'directory'; readonly path: string }
 
 const ENCRYPTION_KEY_LENGTH_MIN = 32
+/** The positions of both servers are compared every second. */
+const REPLICA_LAG_SECONDS_MIN = 2
 
 /** Reads the settings of Redis and object storage. */
 export function readInfraConfig(env: EnvReader): InfraConfig {
@@ -125,6 +131,7 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
   }
   return {
     url,
+    ...readReplica(env),
     maxPoolSize: env.int('AUTH_DB_MAX_POOL_SIZE', {
       about: 'open connections per process; 0 means a fifth of those of the server, 20 at most',
       fallback: 0,
@@ -132,6 +139,33 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
     }),
     tablePrefix: readTablePrefix(env),
   }
+}
+
+function readReplica(env: EnvReader): Pick<DatabaseConfig, 'replicaUrl' | 'replicaLagSecondsMax'> {
+  const name = 'DATABASE_REPLICA_URL'
+  const replicaUrl = env.string(name, {
+    about: 'connection string of a read replica, which serves lists; the primary if unset',
+    fallback: '',
+    isSecret: true,
+  })
+  if (replicaUrl !== '' && !/^postgres(ql)?:\/\//.test(replicaUrl)) {
+    env.problem(`${name} must begin with postgres://`)
+  }
+  try {
+    if (parseDatabaseUrl(replicaUrl).mustWrite) {
+      env.problem(`${name} must name one server, which takes no writes`)
+    }
+  } catch (error) {
+    env.problem(`${name} ${(error as Error).message}`)
+  }
+  const replicaLagSecondsMax = env.seconds('MILLRACE_REPLICA_LAG', {
+    about: 'how far the read replica may be behind the primary before the primary serves lists',
+    fallback: 10,
+  })
+  if (replicaLagSecondsMax < REPLICA_LAG_SECONDS_MIN) {
+    env.problem(`MILLRACE_REPLICA_LAG must be at least ${REPLICA_LAG_SECONDS_MIN} seconds`)
+  }
+  return { replicaUrl, replicaLagSecondsMax }
 }
 
 function readTablePrefix(env: EnvReader): string {

@@ -7,6 +7,7 @@ import { inChildSpan, type Tracing } from './tracing.ts'
 
 type Query = (...given: unknown[]) => unknown
 
+const DURATION = 'db_client_operation_duration_seconds'
 const OPERATIONS = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'BEGIN', 'COMMIT', 'ROLLBACK'])
 const TABLE = /\b(?:from|into|update)\s+"?(?:\w+"?\."?)?([a-z_]\w*)"?/i
 
@@ -16,13 +17,7 @@ const TABLE = /\b(?:from|into|update)\s+"?(?:\w+"?\."?)?([a-z_]\w*)"?/i
  * are not observed.
  */
 export function observePool(pool: Pool, registry: Registry, tracing: Tracing): void {
-  const duration = new Histogram({
-    name: 'db_client_operation_duration_seconds',
-    help: 'Queries, waiting for a connection included.',
-    labelNames: ['db_operation_name', 'outcome'],
-    buckets: [...SECONDS_BUCKETS],
-    registers: [registry],
-  })
+  const duration = durationIn(registry)
   const watch = (query: Query): Query => {
     return (...given) => {
       if (typeof given.at(-1) === 'function' || isSubmittable(given[0])) return query(...given)
@@ -36,6 +31,19 @@ export function observePool(pool: Pool, registry: Registry, tracing: Tracing): v
     return (connect() as Promise<PoolClient>).then((client) => lend(client, watch))
   }
   pool.connect = observedConnect as Pool['connect']
+}
+
+/** Several pools share the histogram of a registry. */
+function durationIn(registry: Registry): Histogram<'db_operation_name' | 'outcome'> {
+  const known = registry.getSingleMetric(DURATION)
+  if (known instanceof Histogram) return known
+  return new Histogram({
+    name: DURATION,
+    help: 'Queries, waiting for a connection included.',
+    labelNames: ['db_operation_name', 'outcome'],
+    buckets: [...SECONDS_BUCKETS],
+    registers: [registry],
+  })
 }
 
 /** Observes a client until it is released. */

@@ -4,7 +4,8 @@ import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 
 interface JournalServices {
-  readonly pool: Pool
+  /** May be a moment behind. */
+  readonly pool: Pick<Pool, 'query'>
   readonly prefix: string
 }
 

@@ -5,7 +5,8 @@ import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 
 interface UsageServices {
-  readonly pool: Pool
+  /** May be a moment behind. */
+  readonly pool: Pick<Pool, 'query'>
   readonly prefix: string
   readonly catalogue: Catalogue
   readonly clock: Clock

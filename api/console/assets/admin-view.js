@@ -138,6 +138,7 @@ function workersNote(queues, workers) {
 
 const DEPENDENCY_NAMES = new Map([
   ['database', 'Postgres'],
+  ['database_replica', 'Postgres, read replica'],
   ['redis', 'Redis'],
   ['redis_writes', 'Redis, writing'],
   ['storage', 'Object storage'],
