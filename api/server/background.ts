@@ -61,15 +61,16 @@ const STOP_GRACE_MS = 2000
 export function openBackground(options: {
   readonly database: Database
   /** Queries of lists, which may be a moment behind. */
-  readonly lists: Db
+  readonly lists: { readonly db: Db }
   readonly redis: Redis
   readonly cipher: ContentCipher | undefined
   readonly log: Logger
   readonly config: Pick<Config, 'database' | 'infra' | 'content'>
   readonly catalogue: Pick<Catalogue, 'find'>
 }): Background {
-  const { database, lists, redis, cipher, log, config, catalogue } = options
+  const { database, redis, cipher, log, config, catalogue } = options
   const { db } = database
+  const lists = options.lists.db
   const clock = systemClock
   const { retentionDays, openJobsMax } = config.content
   const { tablePrefix } = config.database

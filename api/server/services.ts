@@ -94,9 +94,8 @@ export async function openServices(
     closers.push(() => database.close())
     observePool(database.pool, registry, tracing)
     const tables = await prepareDatabase(config, database, log)
-    const lists = openLists(config, database, log)
+    const lists = openLists(config, database, log, telemetry)
     closers.push(() => lists.close())
-    if (lists.replica !== undefined) observePool(lists.replica.pool, registry, tracing)
     const { tablePrefix } = config.database
     const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
@@ -117,9 +116,7 @@ export async function openServices(
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
-    const background = openBackground({
-      ...{ database, lists: lists.db, redis, cipher, log, config, catalogue },
-    })
+    const background = openBackground({ database, lists, redis, cipher, log, config, catalogue })
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
     const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })
@@ -144,9 +141,7 @@ export async function openServices(
       queueKeys: keys,
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
-      files: openFiles(database.db, fileTables(tablePrefix), lists.db),
-      batches: openBatches(database.db, batchTables(tablePrefix), cipher, lists.db),
-      batchLines: openBatchLines(database.db, batchTables(tablePrefix), cipher),
+      ...openStores(tablePrefix, { database, lists, cipher }),
     }
   } catch (error) {
     await close()
@@ -202,12 +197,31 @@ function openDependencies({
   return new Dependencies(list, { clock: systemClock, log })
 }
 
-function openLists({ database: settings }: Config, primary: Database, logger: Logger): ListReads {
+function openStores(
+  tablePrefix: string,
+  { database: { db }, lists, cipher }: Pick<Services, 'database' | 'lists' | 'cipher'>,
+): Pick<Services, 'files' | 'batches' | 'batchLines'> {
+  const tables = batchTables(tablePrefix)
+  return {
+    files: openFiles(db, fileTables(tablePrefix), lists.db),
+    batches: openBatches(db, tables, cipher, lists.db),
+    batchLines: openBatchLines(db, tables, cipher),
+  }
+}
+
+function openLists(
+  { database: settings }: Config,
+  primary: Database,
+  logger: Logger,
+  { registry, tracing }: ApiTelemetry,
+): ListReads {
   const { replicaUrl, maxPoolSize, replicaLagSecondsMax: lagSecondsMax } = settings
-  return openListReads({
+  const lists = openListReads({
     ...{ primary, replicaUrl, maxPoolSize, lagSecondsMax, logger },
     clock: systemClock,
   })
+  if (lists.replica !== undefined) observePool(lists.replica.pool, registry, tracing)
+  return lists
 }
 
 async function prepareDatabase(

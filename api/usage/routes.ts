@@ -30,7 +30,8 @@ export function usagePlugin(services: {
           : start_time * 1000
       if (sinceMs >= untilMs) throw invalid('start_time', "'start_time' must be before 'end_time'.")
       const groupBy = parseGroups(group_by)
-      // Flushes this process's rows first, so that the listing includes its own answers.
+      // Flushes this process's rows first, so that the listing includes its own
+      // answers, unless a read replica is behind.
       await services.usageWriter.flush(FLUSH_TIMEOUT_MS)
       const { organizationId, userId, role } = callerOf(request)
       const { lines, hasMore } = await services.usage.list(organizationId, {

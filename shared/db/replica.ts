@@ -69,7 +69,7 @@ interface ReplicaOptions {
  *
  * Clocks of the servers are not compared, and a primary that writes nothing causes no lag.
  */
-export class Replica {
+class Replica {
   readonly pool: Pool
   readonly #primary: Queries
   readonly #lagMsMax: number

@@ -6,6 +6,8 @@ import { Client } from 'pg'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 
+import { eventually } from './queue.ts'
+
 type Server = Awaited<ReturnType<typeof startPostgres>>
 
 const PASSWORD = 'test'
@@ -15,6 +17,9 @@ export interface StandbyPair {
   readonly primary: Server
   /** The replica that runs at the moment. */
   standby(): Server
+  /** Replays nothing of what the primary writes from now on. */
+  pauseReplay(): Promise<void>
+  resumeReplay(): Promise<void>
   stopStandby(): Promise<void>
   /** Starts it again at the same port. */
   restartStandby(): Promise<void>
@@ -28,7 +33,7 @@ export async function startStandbyPair(folder: string): Promise<StandbyPair> {
   const target = await stoppedDataOf(to)
   await rm(target, { recursive: true })
   execFileSync('cp', ['-a', source, target])
-  // Owned like the data, whoever runs the servers.
+  // A copy belongs to the owner of the data, also where that is another user.
   execFileSync('cp', ['-a', join(target, 'PG_VERSION'), join(target, 'standby.signal')])
   await writeFile(join(target, 'standby.signal'), '')
   const primary = await startPostgres(from, { password: PASSWORD })
@@ -41,6 +46,14 @@ export async function startStandbyPair(folder: string): Promise<StandbyPair> {
   return {
     primary,
     standby: () => standby,
+    async pauseReplay() {
+      await runOn(standby.url, 'select pg_wal_replay_pause()')
+      await eventually(async () => {
+        const [row] = await runOn(standby.url, 'select pg_get_wal_replay_pause_state() as state')
+        return (row as { readonly state: string }).state === 'paused'
+      })
+    },
+    resumeReplay: async () => void (await runOn(standby.url, 'select pg_wal_replay_resume()')),
     stopStandby: () => standby.stop(),
     async restartStandby() {
       standby = await startPostgres(to, { password: PASSWORD, settings, port: standbyPort })

@@ -1,3 +1,6 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+
 import { sql } from 'drizzle-orm'
 import { describe, expect } from 'vitest'
 
@@ -7,6 +10,12 @@ import { openListReads } from '#shared/db/replica.ts'
 import { eventually } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 import { runOn, startStandbyPair } from '#test/support/standby.ts'
+import { apiEnv, commonEnv, startTiers } from '#test/support/tiers.ts'
+
+const LISTS = ['files', 'jobs', 'batches', 'activities', 'fine_tuning/jobs', 'chat/completions']
+const LISTED = ['files', 'jobs', 'batches', 'fine_tuning_jobs', 'stored_answers', 'usage']
+const SCANNED = `select relname from pg_stat_user_tables
+  where coalesce(seq_scan, 0) + coalesce(idx_scan, 0) > 0`
 
 describe('a read replica', () => {
   it('serves lists while it works and follows, and the primary otherwise', {
@@ -36,19 +45,19 @@ describe('a read replica', () => {
       await isServedBy(standbyPort)
 
       // It replays nothing, and is too far behind once something is written.
-      await runOn(pair.standby().url, 'select pg_wal_replay_pause()')
+      await pair.pauseReplay()
       await onPrimary('insert into kept values (1)')
       await isServedBy(primaryPort)
       expect(lists.replica?.fault?.message).toContain('more than 2 s behind')
-      await runOn(pair.standby().url, 'select pg_wal_replay_resume()')
+      await pair.resumeReplay()
       await isServedBy(standbyPort)
 
       // A table whose migration has not arrived is read from the primary; wrong queries fail.
-      await runOn(pair.standby().url, 'select pg_wal_replay_pause()')
+      await pair.pauseReplay()
       await onPrimary('create table added as select 7 as n')
       const { rows } = await lists.db.execute(sql`select n from added`)
       expect(rows).toEqual([{ n: 7 }])
-      await runOn(pair.standby().url, 'select pg_wal_replay_resume()')
+      await pair.resumeReplay()
       await isServedBy(standbyPort)
       await expect(lists.pool.query('select 1 / 0')).rejects.toThrow('division by zero')
       expect(await portOf()).toBe(standbyPort)
@@ -65,6 +74,77 @@ describe('a read replica', () => {
     } finally {
       await lists.close()
       await primary.close()
+      await pair.stop()
+    }
+  })
+
+  it('serves the lists of an API process, which reports when it fails', {
+    timeout: 120_000,
+  }, async ({ folder, redisUrl, keyPrefix }) => {
+    const pair = await startStandbyPair(folder)
+    const place = { databaseUrl: pair.primary.url, redisUrl, keyPrefix, folder }
+    const env = { DATABASE_REPLICA_URL: pair.standby().url, MILLRACE_REPLICA_LAG: '10m' }
+    const tiers = await startTiers({ ...place, env })
+    const call = (path: string, init: RequestInit = {}) =>
+      fetch(`${tiers.url}${path}`, {
+        ...init,
+        headers: { authorization: `Bearer ${tiers.apiKey}` },
+      })
+    const idsOf = async (path: string): Promise<string[]> => {
+      const answer = await call(path)
+      expect(answer.status, path).toBe(200)
+      return ((await answer.json()) as { data: { id: string }[] }).data.map(({ id }) => id)
+    }
+    const upload = async () => {
+      const body = new FormData()
+      body.set('purpose', 'user_data')
+      body.set('file', new Blob(['{}']), 'some.jsonl')
+      return ((await (await call('/v1/files', { method: 'POST', body })).json()) as { id: string })
+        .id
+    }
+    const readiness = async () =>
+      (await (await call('/readyz')).json()) as { status: string; checks: Record<string, string> }
+    const doctor = () =>
+      spawnSync(
+        process.execPath,
+        [join(import.meta.dirname, '../../../launcher/cli.ts'), 'doctor'],
+        {
+          env: { ...process.env, ...commonEnv(place), ...apiEnv(place.databaseUrl, 1), ...env },
+          encoding: 'utf8',
+        },
+      ).stdout
+    try {
+      const checks = { database_replica: 'ok' }
+      await eventually(async () => (await readiness()).checks.database_replica === 'ok')
+      expect(await readiness()).toMatchObject({ status: 'ready', checks })
+      expect(doctor()).toContain('✓  Read replica: at most 600 s behind')
+
+      for (const list of LISTS) await idsOf(`/v1/${list}`)
+      const day = Math.floor(Date.now() / 1000) - 86_400
+      expect((await call(`/v1/usage?start_time=${day}`)).status).toBe(200)
+      // Only lists read these tables there, and the replay of writes counts as no scan.
+      await eventually(async () => {
+        const rows = await runOn(pair.standby().url, SCANNED)
+        return LISTED.every((name) => JSON.stringify(rows).includes(`"${name}"`))
+      })
+
+      await pair.pauseReplay()
+      const id = await upload()
+      expect((await call(`/v1/files/${id}`)).status).toBe(200)
+      expect(await idsOf('/v1/files')).toEqual([])
+      await pair.resumeReplay()
+      await eventually(async () => (await idsOf('/v1/files')).includes(id))
+
+      await pair.stopStandby()
+      for (const list of LISTS) await idsOf(`/v1/${list}`)
+      expect(await idsOf('/v1/files')).toEqual([id])
+      await eventually(async () => (await readiness()).status === 'degraded')
+      expect(await readiness()).toMatchObject({ checks: { database_replica: 'failed' } })
+      const metrics = await (await fetch(`${tiers.metricsUrl}/metrics`)).text()
+      expect(metrics).toContain('millrace_dependency_up{dependency="database_replica"} 0')
+      expect(doctor()).toContain('✗  Read replica: ')
+    } finally {
+      await tiers.stop()
       await pair.stop()
     }
   })
