@@ -22,7 +22,9 @@ describe('a read replica', () => {
     timeout: 120_000,
   }, async ({ folder, log }) => {
     const pair = await startStandbyPair(folder)
-    const primary = openDatabase({ url: pair.primary.url, maxPoolSize: 2, logger: log })
+    const [first, second] = [pair.primary, pair.standby()].map(({ url }) => new URL(url).host)
+    const url = `postgres://millrace:test@${first},${second}/postgres`
+    const primary = openDatabase({ url, maxPoolSize: 2, logger: log })
     const lists = openListReads({
       ...{ primary, replicaUrl: pair.standby().url, maxPoolSize: 2, logger: log },
       ...{ lagSecondsMax: 2, clock: systemClock },
@@ -68,9 +70,16 @@ describe('a read replica', () => {
       await pair.restartStandby()
       await isServedBy(standbyPort)
 
+      // The primary is lost, and the replica takes its place.
+      await pair.primary.stop()
       await runOn(pair.standby().url, 'select pg_promote()')
-      await isServedBy(primaryPort)
-      expect(lists.replica?.fault?.message).toContain('no standby')
+      await eventually(async () => (await portOf().catch(() => '')) === standbyPort)
+      await eventually(() => lists.replica?.fault?.message.includes('no standby') === true)
+      await primary.pool.query('insert into kept values (2)')
+      expect((await lists.pool.query('select n from kept order by n')).rows).toEqual([
+        { n: 1 },
+        { n: 2 },
+      ])
     } finally {
       await lists.close()
       await primary.close()
