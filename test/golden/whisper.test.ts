@@ -65,10 +65,11 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
     file: files.encoderFile,
     stateType: decoder.stateType,
     melBins: files.mel.melBins,
+    isRowCoupled: false,
   })
   const mel = await openLogMel(runtime, files.mel)
   const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)
-  const answers = createAnswerDecoder(decoder)
+  const answers = createAnswerDecoder(decoder, { isRowCoupled: false })
   const common = [
     suppress(files.generation.suppressedTokens),
     suppressAtBegin(files.generation.suppressedAtBegin),
@@ -135,7 +136,9 @@ describe('the times of words', async () => {
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles)
   const { melBins } = files.mel
   const { stateType } = decoder
-  const encoder = await openWhisperEncoder({ runtime, file: files.encoderFile, stateType, melBins })
+  const encoder = await openWhisperEncoder({
+    ...{ runtime, file: files.encoderFile, stateType, melBins, isRowCoupled: false },
+  })
   const mel = await openLogMel(runtime, files.mel)
   const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)
   const found = findAlignmentHeads(files, new Set(decoder.attentionTypes.keys()))

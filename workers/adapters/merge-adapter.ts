@@ -14,6 +14,7 @@ import { pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
+import { narrowFloats } from '#workers/tensor/float-types.ts'
 
 import { type FittedLayer, fitAdapter } from './fit-adapter.ts'
 import type { PeftAdapter } from './peft-files.ts'
@@ -43,6 +44,7 @@ export async function mergeAdapter(
   await rm(staged, { recursive: true, force: true })
   await mkdir(join(staged, 'onnx'), { recursive: true })
   const data = await DataFile.create(join(staged, 'onnx', DATA_FILE))
+  const type = isHalf(model.graph) ? 'float16' : 'float32'
   try {
     const context = { runtime, file, folder: dirname(realFile), executionProvider: 'cpu' } as const
     const merged = new Map<LinearModule, Constant>()
@@ -51,8 +53,12 @@ export async function mergeAdapter(
       if (layer === undefined) continue
       const weights = await readWeights(context, { view, model }, module)
       addProduct(weights, layer, module)
-      const half = isHalf(model.graph)
-      merged.set(module, await data.append(matrixOf(module, half), [bytesOf(weights, half)]))
+      const matrix = {
+        name: `${module.path}.merged`,
+        onnxType: ELEMENT_TYPES[type].onnxType,
+        dims: [module.inSize, module.outSize],
+      }
+      merged.set(module, await data.append(matrix, [narrowFloats(weights, type)]))
     }
     const own = new Set(merged.values())
     const graph = withoutUnused(new GraphView(replaceModules(model, merged)))
@@ -114,17 +120,6 @@ function productOf({ node, form, input, output }: LinearModule, weights: string)
   if (bias === '') return [makeNode('MatMul', [input, weights], output)]
   const product = `${output}/product`
   return [makeNode('MatMul', [input, weights], product), makeNode('Add', [product, bias], output)]
-}
-
-/** A float matrix of a merged layer. */
-function matrixOf({ path, inSize, outSize }: LinearModule, isHalf: boolean) {
-  const { onnxType } = ELEMENT_TYPES[isHalf ? 'float16' : 'float32']
-  return { name: `${path}.merged`, onnxType, dims: [inSize, outSize] }
-}
-
-function bytesOf(weights: Float32Array, isHalf: boolean): Uint8Array {
-  const { buffer, byteOffset, byteLength } = isHalf ? Float16Array.from(weights) : weights
-  return new Uint8Array(buffer, byteOffset, byteLength)
 }
 
 /** The elements of a constant in the files of a model. */

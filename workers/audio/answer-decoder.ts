@@ -45,8 +45,9 @@ const ROWS_IN_VAIN_MAX = 8
 /** Rows of one run are at the same position, so each prompt length has its own batches. */
 export function createAnswerDecoder(
   decoder: SpeechDecoder,
-  { rowsMax = ROWS_MAX }: { readonly rowsMax?: number } = {},
+  { isRowCoupled }: { readonly isRowCoupled: boolean },
 ): AnswerDecoder {
+  const rowsMax = isRowCoupled ? 1 : ROWS_MAX
   const batchers = new Map<number, Batcher<Row, void>>()
   const batcherFor = (length: number): Batcher<Row, void> => {
     const known = batchers.get(length)

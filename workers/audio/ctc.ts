@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
-import { readOperators } from '#workers/graph/operators.ts'
+import { areRowsCoupled } from '#workers/graph/operators.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
@@ -47,11 +47,9 @@ const PAUSE_SECONDS_MIN = 1
 export async function openCtc(options: CtcOptions): Promise<Recognizer> {
   const { runtime, folder, onnxFile, session } = options
   const files = await readCtcFiles(folder, onnxFile)
-  const { hasDynamicQuantization } = await readOperators(files.modelFile)
   const model = await openWaveModel<CtcFrames>({
     ...{ runtime, file: files.modelFile, output: 'logits', pads: files.ignoresPadding },
-    // Its scale is one for the whole batch, so that recordings would change each other's text.
-    ...(hasDynamicQuantization && { rowsMax: 1 }),
+    isRowCoupled: await areRowsCoupled([files.modelFile]),
     ...(session && { session }),
     openReader: (type) => openFrameReader(runtime, type, (samples) => countFrames(files, samples)),
   })

@@ -1,10 +1,8 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
-import { readOperators } from '#workers/graph/operators.ts'
+import { areRowsCoupled } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
-import type { Tensor } from '#workers/runtime/tensor.ts'
-import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
 import { decodeTokens } from '#workers/text/detokenizer.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
@@ -16,7 +14,7 @@ import { readWindows } from './read-windows.ts'
 import type { SpeechRequest, SpeechTools } from './recognizer.ts'
 import { checkTranscription, type Recognizer, spokenToken } from './recognizer.ts'
 import { roundToHundredths, seekFramesOf } from './segments.ts'
-import { openSpeechDecoder, type WindowStates } from './speech-decoder.ts'
+import { openSpeechDecoder, statesOfRows, type WindowStates } from './speech-decoder.ts'
 import { normalizeWave, openWaveModel, type WaveModel } from './wave-model.ts'
 import { compressionRatioOf } from './window-answer.ts'
 
@@ -48,16 +46,13 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
   const files = await readMoonshineFiles(folder, onnxFile)
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const graphs = [files.encoderFile, ...files.decoderFiles]
-  const marks = await Promise.all(graphs.map(readOperators))
-  // Its scale is one for the whole batch, so that recordings would change each other's text.
-  const isApart = marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
-  const rows = isApart ? { rowsMax: 1 } : {}
+  const isRowCoupled = await areRowsCoupled(graphs)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
     const encoder = await openWaveModel<WindowStates>({
       ...{ runtime, file: files.encoderFile, output: 'last_hidden_state' },
       // A norm over time counts the padding.
-      ...{ pads: false, ...rows, ...(session && { session }) },
+      ...{ pads: false, isRowCoupled, ...(session && { session }) },
       openReader: async () => ({
         read: async (states) => statesOfRows(states, decoder.stateType),
         close: async () => {},
@@ -65,7 +60,7 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
     })
     const seconds = Math.min(WINDOW_SECONDS_MAX, files.contextLength / TOKENS_PER_SECOND)
     const windowSamples = Math.floor((options.windowSeconds ?? seconds) * SAMPLE_RATE)
-    const answers = createAnswerDecoder(decoder, rows)
+    const answers = createAnswerDecoder(decoder, { isRowCoupled })
     const parts = { files, tokenizer, encoder, answers, windowSamples }
     return {
       ...{ windowSamples, modelFiles: graphs },
@@ -86,17 +81,6 @@ function ignoredFields({ prompt, language, wordTimestamps }: SpeechRequest): rea
     ...(language === null ? [] : ['language']),
     ...(wordTimestamps ? ['timestamp_granularities[]'] : []),
   ]
-}
-
-/** The states of each row, in the precision that the decoder takes. */
-function statesOfRows(states: Tensor, type: ElementType): readonly WindowStates[] {
-  const [rows = 1, positions = 1] = states.dims
-  const length = states.data.length / rows
-  return Array.from({ length: rows }, (_, row) => {
-    const data = allocateElements(type, length) as Float32Array
-    data.set(states.data.subarray(row * length, (row + 1) * length) as Float32Array)
-    return { data, positions }
-  })
 }
 
 /** Without timestamps, a window ends at its quietest moment near the end, and is one segment. */

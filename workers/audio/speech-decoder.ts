@@ -11,7 +11,7 @@ import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
-import type { ElementType } from '#workers/tensor/element-type.ts'
+import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
 
 /** The encoder's output for one window. */
 export type WindowStates = EncoderStates
@@ -97,4 +97,15 @@ async function attend(
   return new Map(
     layers.map((layer) => [layer, fetched[`cross_attentions.${layer}`] as Tensor] as const),
   )
+}
+
+/** The states of each row, in the precision that the decoder takes. */
+export function statesOfRows(states: Tensor, type: ElementType): readonly WindowStates[] {
+  const [rows = 1, positions = 1] = states.dims
+  const length = states.data.length / rows
+  return Array.from({ length: rows }, (_, row) => {
+    const data = allocateElements(type, length) as Float32Array
+    data.set(states.data.subarray(row * length, (row + 1) * length) as Float32Array)
+    return { data, positions }
+  })
 }

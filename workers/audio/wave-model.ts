@@ -26,8 +26,8 @@ interface WaveModelOptions<Row> {
    * Needs a graph with `attention_mask`.
    */
   readonly pads: boolean
-  /** Recordings per run. */
-  readonly rowsMax?: number
+  /** Whether recordings of one run would change each other's text. */
+  readonly isRowCoupled: boolean
   readonly session?: SessionOptions
   /** Opens the reader of outputs of this precision. */
   openReader(type: ElementType): Promise<RowReader<Row>>
@@ -48,7 +48,7 @@ const VARIANCE_MIN = 1e-7
 
 /** Loads a graph with `input_values [rows, samples]`. Throws `ModelLoadError` for other inputs. */
 export async function openWaveModel<Row>(options: WaveModelOptions<Row>): Promise<WaveModel<Row>> {
-  const { runtime, file, rowsMax = ROWS_MAX } = options
+  const { runtime, file, isRowCoupled } = options
   const sessions = await openSessionPool(runtime, file, options.session ?? {})
   return closeOnFailure(sessions, async () => {
     const { hasMask, type } = checkGraph(sessions.wide, options.output)
@@ -57,7 +57,7 @@ export async function openWaveModel<Row>(options: WaveModelOptions<Row>): Promis
     const tools = { ...options, reader }
     const batcher = new Batcher<Float32Array, Row>({
       maxBatchTokens: Number.MAX_SAFE_INTEGER,
-      maxBatchSize: rowsMax,
+      maxBatchSize: isRowCoupled ? 1 : ROWS_MAX,
       poolSize: sessions.poolSize,
       lengthOf: ({ length }) => length,
       async run(recordings, isAlone) {

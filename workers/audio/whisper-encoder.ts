@@ -4,7 +4,7 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool } from '#workers/runtime/session-pool.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
 
-import type { WindowStates } from './speech-decoder.ts'
+import { statesOfRows, type WindowStates } from './speech-decoder.ts'
 
 /** The encoder: log-mel features of windows to hidden states. */
 interface WhisperEncoder {
@@ -22,8 +22,8 @@ export interface WhisperEncoderOptions {
   /** The precision that the decoder requires. */
   readonly stateType: ElementType
   readonly melBins: number
-  /** Windows per run. */
-  readonly rowsMax?: number
+  /** Whether windows of one run would change each other's states. */
+  readonly isRowCoupled: boolean
   readonly session?: SessionOptions
 }
 
@@ -33,7 +33,7 @@ export async function openWhisperEncoder({
   file,
   stateType,
   melBins,
-  rowsMax = ROWS_MAX,
+  isRowCoupled,
   session: options = {},
 }: WhisperEncoderOptions): Promise<WhisperEncoder> {
   const sessions = await openSessionPool(runtime, file, options)
@@ -53,12 +53,7 @@ export async function openWhisperEncoder({
         { input_features: feed },
         { last_hidden_state: null },
       )
-      const length = states.data.length / windows.length
-      const rows = windows.map((_window, row) => {
-        const data = allocateElements(stateType, length) as Float32Array
-        data.set(states.data.subarray(row * length, (row + 1) * length) as Float32Array)
-        return { data, positions: states.dims[1] as number }
-      })
+      const rows = statesOfRows(states, stateType)
       states.dispose()
       return rows
     } finally {
@@ -66,6 +61,7 @@ export async function openWhisperEncoder({
     }
   }
 
+  const rowsMax = isRowCoupled ? 1 : ROWS_MAX
   const batcher = new Batcher<Float32Array, WindowStates>({
     maxBatchTokens: rowsMax,
     maxBatchSize: rowsMax,

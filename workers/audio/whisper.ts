@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment, SpokenToken } from '#shared/contracts/audio.ts'
-import { readOperators } from '#workers/graph/operators.ts'
+import { areRowsCoupled } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -64,17 +64,17 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
   const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
-    const rows = await rowsOf(files.decoderFiles)
+    const isRowCoupled = await areRowsCoupled(files.decoderFiles)
     const encoder = await openWindowEncoder(files.mel, {
       runtime,
-      gathers: rows.rowsMax !== 1,
+      gathers: !isRowCoupled,
       file: files.encoderFile,
       stateType: decoder.stateType,
-      ...(await rowsOf([files.encoderFile])),
+      isRowCoupled: await areRowsCoupled([files.encoderFile]),
       ...(session && { session }),
     })
     return closeOnFailure(encoder, async () => {
-      const answers = createAnswerDecoder(decoder, rows)
+      const answers = createAnswerDecoder(decoder, { isRowCoupled })
       const rules = rulesOf(files, tokens)
       const { timer, reason } = await openWordTimer({ runtime, decoder, files, tokenizer, tokens })
       const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers, timer }
@@ -92,14 +92,6 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
       }
     })
   })
-}
-
-/**
- * Dynamic quantization uses one scale for a whole batch, so one clip would change another's text.
- */
-async function rowsOf(files: readonly string[]): Promise<{ readonly rowsMax?: number }> {
-  const marks = await Promise.all(files.map(readOperators))
-  return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization) ? { rowsMax: 1 } : {}
 }
 
 function rulesOf({ generation }: WhisperFiles, tokens: WhisperTokens): readonly TokenRule[] {

@@ -2,6 +2,7 @@ import type { DataFile } from '#workers/graph/data-file.ts'
 import { storedBytes } from '#workers/graph/data-file.ts'
 import type { Constant } from '#workers/graph/model.ts'
 import { countElements, ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
+import { narrowFloats } from '#workers/tensor/float-types.ts'
 
 import type { Checkpoint } from './checkpoint.ts'
 import { blocksOf, quantizeRows } from './quantize-blocks.ts'
@@ -41,7 +42,7 @@ export function planTensor(
     bytes: storedBytes(countElements(dims) * ELEMENT_TYPES[type].bytes),
     async write(checkpoint, data) {
       const pieces = readRows(checkpoint, source, (values) =>
-        narrow(change === undefined ? values : values.map(change), type),
+        narrowFloats(change === undefined ? values : values.map(change), type),
       )
       return [await data.append({ name, onnxType: ELEMENT_TYPES[type].onnxType, dims }, pieces)]
     },
@@ -97,7 +98,7 @@ export function planBlocks(
       const dims = [outSize, blocks, blockBytes]
       const codes = await data.append({ name: names.codes, onnxType, dims }, pieces)
       const shape = { name: names.scales, onnxType: float32.onnxType, dims: [outSize * blocks] }
-      const stored = await data.append(shape, [narrow(scales, 'float32')])
+      const stored = await data.append(shape, [narrowFloats(scales, 'float32')])
       if (names.table === undefined) return [codes, stored]
       return [
         ...[codes, stored],
@@ -124,7 +125,7 @@ export function planComputed(
 }
 
 function* narrowed(pieces: Iterable<Float32Array>, type: FloatType): Generator<Uint8Array> {
-  for (const piece of pieces) yield narrow(piece, type)
+  for (const piece of pieces) yield narrowFloats(piece, type)
 }
 
 /** Whole rows of a tensor, some at a time, changed by `change`. */
@@ -161,11 +162,6 @@ async function* readColumns(
         row += 1
       }
     }
-    yield narrow(piece, type)
+    yield narrowFloats(piece, type)
   }
-}
-
-function narrow(values: Float32Array, type: FloatType): Uint8Array {
-  const { buffer, byteOffset, byteLength } = type === 'float16' ? Float16Array.from(values) : values
-  return new Uint8Array(buffer, byteOffset, byteLength)
 }

@@ -12,6 +12,15 @@ export async function readOperators(file: string): Promise<OperatorMarks> {
   return findOperators(await readModelFile(file))
 }
 
+/**
+ * Whether a row of a batch can change its neighbours: dynamic quantization has one scale for all
+ * values of a run. Such rows run one by one.
+ */
+export async function areRowsCoupled(files: readonly string[]): Promise<boolean> {
+  const marks = await Promise.all(files.map(readOperators))
+  return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
+}
+
 /** Finds them in a model, its functions and the branches of its nodes. */
 export function findOperators(model: Model): OperatorMarks {
   const nodes = nodesOf(model)

@@ -1,5 +1,5 @@
 import { Batcher } from '#workers/embedding/batcher.ts'
-import { readOperators } from '#workers/graph/operators.ts'
+import { areRowsCoupled } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -71,15 +71,14 @@ export async function openUnet(
   const sessions = await openSessionPool(runtime, file, session)
   const { wide, poolSize } = sessions
   return await closeOnFailure(sessions, async () => {
-    const { hasDynamicQuantization } = await readOperators(file)
+    const isRowCoupled = await areRowsCoupled([file])
     const isSplit = inputOf(wide, 'sample')?.dims[0] === 1
     const isAccelerated = session.executionProvider === 'cuda'
     const rowsMax = ROWS_MAX[isAccelerated ? 'cuda' : 'cpu']
     const rowsOf = (rows: number) => rows * nativeLatents
     const batcher = new Batcher<Item, Float32Array>({
       maxBatchTokens: rowsOf(rowsMax),
-      // One scale for all values of a run would let a row change its neighbours.
-      maxBatchSize: isSplit || hasDynamicQuantization ? 1 : rowsMax,
+      maxBatchSize: isSplit || isRowCoupled ? 1 : rowsMax,
       ...{ poolSize, onBatch },
       ...(poolSize > 1 && { sharedBatchTokens: rowsOf(SHARED_ROWS_MAX) }),
       lengthOf: ({ row: { sample } }) => (sample.dims[2] as number) * (sample.dims[3] as number),

@@ -36,6 +36,11 @@ export const FLOAT_TYPES: Readonly<Record<StoredType, TypeRow>> = {
   },
 }
 
+/** The bytes of numbers as a graph has them. */
+export function narrowFloats(values: Float32Array, type: 'float32' | 'float16'): Uint8Array {
+  return FLOAT_TYPES[type === 'float16' ? 'F16' : 'F32'].narrow(values)
+}
+
 /** Whether elements of this type can be widened. */
 export function isFloatType(type: string): type is StoredType {
   return Object.hasOwn(FLOAT_TYPES, type)
