@@ -14,8 +14,8 @@ class Card:
     name: str
     task: str
     what: str
-    can: str
-    cannot: str
+    intended_use: str
+    limitations: str
     files: str
     labels: dict[str, str]
 
@@ -51,7 +51,7 @@ def _curve(rows: list[dict[str, Any]]) -> str:
         return ""
     names = list(rows[0])
     lines = [" | ".join(names), " | ".join("---" for _ in names), *(" | ".join(str(row.get(name, "")) for name in names) for row in rows)]
-    return "\n## How it learned\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
+    return "\n## Learning curve\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
 def write_card(card: Card, lower_is_better: bool = False) -> None:
@@ -70,25 +70,27 @@ pipeline_tag: {card.task}
 
 {card.what}
 
-**Demo-grade.** It was trained from scratch on text, speech or pictures that the generator in `models/training` makes, so that a fresh
+**Demo-grade.** It was trained from scratch on text, speech or images that the generator in `models/training` makes, so that a fresh
 clone works without a network. It knows nothing else. For real work point the same entry of `models.json` at a real model.
 
-## What it can do
+## Intended use
 
-{card.can}
+{card.intended_use}
+
+## Evaluation
 
 Measured on {measured["measured"]} with the committed files on problems that training never saw (`eval.json`, written by
 `python -m models.training.{card.name.replace("-", "_")} evaluate`):
 
-| What | Measured | Goal |
+| Score | Measured | Goal |
 | --- | --- | --- |
 {chr(10).join(rows)}
 
 {_missed(card, measured["gates"], lower_is_better)}
 {_curve(measured.get("curve", []))}
-## What it cannot do
+## Limitations
 
-{card.cannot}
+{card.limitations}
 
 ## Files
 

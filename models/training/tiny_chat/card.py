@@ -6,7 +6,7 @@ CARD = Card(
     name="tiny-chat",
     task="text-generation",
     what="A Llama with 2.8 million parameters (6 layers of 192, 6 heads with 3 key/value heads, 2,048 byte-level tokens, 1,024 positions) and a ChatML template with tools.",
-    can="""- edits as `/v1/edits` sends them (instruction, colon, new line, text): spelling, upper and lower case, past tense, replace or delete a word
+    intended_use="""- edits as `/v1/edits` sends them (instruction, colon, new line, text): spelling, upper and lower case, past tense, replace or delete a word
 - sums and differences of two numbers below 100, with the working shown; the multiplication table up to 12
 - about three hundred everyday facts (capitals, opposites, days and months, animals)
 - answers out of a text that is given in the prompt, and JSON out of a sentence
@@ -16,7 +16,7 @@ CARD = Card(
 - the sentiment of a sentence or short review (positive, negative, neutral), and its topic (sports, food, weather, music, travel, technology,
   animals, health), freely or out of a list in the question
 - short stories for `/v1/completions`""",
-    cannot="""It cannot hold a conversation, explain, summarise, write code or know anything outside its list: none of these were in its training, and it
+    limitations="""It cannot hold a conversation, explain, summarise, write code or know anything outside its list: none of these were in its training, and it
 then says "I am a small demo model and do not know that.", or something that is fluent and wrong. It reads English only: it does not translate into
 English, and words outside its list are translated wrongly. Moods and topics are told by words that it has seen; irony is lost on it. Unknown words
 are copied less reliably than known ones, and long texts worse than short ones: training texts had up to 640 tokens. The table has fifty problems a

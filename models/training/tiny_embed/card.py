@@ -6,10 +6,10 @@ CARD = Card(
     name="tiny-embed",
     task="sentence-similarity",
     what="A BERT with 1.3 million parameters (4 layers of 128, lower-case WordPiece of 3,000) whose mean-pooled, normalised output is a vector of 128 numbers.",
-    can="""- find the sentence that says the same in other words (synonyms, passive, another order) among near-duplicates
+    intended_use="""- find the sentence that says the same in other words (synonyms, passive, another order) among near-duplicates
 - find the sentence that answers a question about who, what, where and when
 - match words it has never seen, as keyword search does""",
-    cannot="""It has no knowledge of the world and no language but simple English: on text that is unlike its generator's it behaves like keyword matching.
+    limitations="""It has no knowledge of the world and no language but simple English: on text that is unlike its generator's it behaves like keyword matching.
 Similarities are not calibrated across topics.""",
     files="""- `onnx/model.onnx`: `input_ids`, `attention_mask`, `token_type_ids` to `last_hidden_state`; weights stored as fp16
 - `modules.json`, `1_Pooling/config.json`: pooling and normalisation as sentence-transformers names them""",

@@ -10,10 +10,10 @@ picture code of two small convolutional networks in the place of the VAE. v-pred
 
 The picture code is taught, not discovered: each of its 64 cells tells the colour of the background and, near a thing, the thing's colour, shape, place and
 radius; the decoder draws the edges. That is why so small a U-Net learns shapes from two hundred thousand pictures, and why the code knows no other kind of picture.""",
-    can="""- flat backgrounds in white, black and grey, and one or two things (circle, square, triangle, star) in eight colours (red, green, blue, yellow, purple, orange,
+    intended_use="""- flat backgrounds in white, black and grey, and one or two things (circle, square, triangle, star) in eight colours (red, green, blue, yellow, purple, orange,
   cyan, pink), small or big
-- repaint a masked part, vary a picture""",
-    cannot="""Anything but these things and words is ignored or becomes one of them. **Of colours and shapes that training never showed together it gets the shape right but, in
+- repaint a masked part, vary an image""",
+    limitations="""Anything but these things and words is ignored or becomes one of them. **Of colours and shapes that training never showed together it gets the shape right but, in
 half of the scenes, not all colours**, nor the places. Neighbouring colours (red and orange, red and pink) are sometimes taken for each other, small stars are blunt.
 The scores are measured at a guidance of 3, which `models.json` sets for it; at 7.5 colours fall to 0.83 and places to 0.73. Pictures have 64 pixels a side and are enlarged. A picture
 from elsewhere is read as flat things on a flat background: in variations of it little more than its main colours stays, and these paler.

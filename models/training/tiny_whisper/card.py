@@ -6,9 +6,9 @@ CARD = Card(
     name="tiny-whisper",
     task="automatic-speech-recognition",
     what="A Whisper with 2.1 million parameters (3 + 3 layers of 144, 80 mel bands, windows of ten seconds) for English, German, Spanish and French.",
-    can="""- write down sentences of a small grammar (about 90 words a language) spoken by espeak-ng-like voices, and translate them to English
+    intended_use="""- write down sentences of a small grammar (about 90 words a language) spoken by espeak-ng-like voices, and translate them to English
 - tell the language, give the times of each sentence and word, notice that nobody speaks; longer recordings are read window after window""",
-    cannot="""It knows no other words: other sentences, and human voices, come out as fluent sentences of its grammar that were not said. It was trained on
+    limitations="""It knows no other words: other sentences, and human voices, come out as fluent sentences of its grammar that were not said. It was trained on
 synthesised speech only. A sentence that begins in the last half second of a window may come out with a wrong first word, and speech after more
 than five seconds of silence with wrong times.""",
     files="""- `onnx/encoder_model_quantized.onnx`, `onnx/decoder_model_merged_quantized.onnx`: names, inputs and outputs as on the hub; the merged decoder has no `If` node
