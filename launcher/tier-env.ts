@@ -31,7 +31,7 @@ export function checkSettings(env: Env, dataDir: string): Config {
       adminToken: filler,
       encryptionKey: filler,
     },
-    ports: { api: DEFAULT_PORT, apiMetrics: 9100, workerMetrics: 9101 },
+    ports: { api: DEFAULT_PORT, apiMetrics: 0, workerMetrics: 0 },
   })
   // The port under the name by which it was given, for the message.
   return loadConfig({ ...settings, ...env }).config

@@ -193,7 +193,13 @@ function mostSpecific(complaints: readonly SchemaComplaint[]): readonly SchemaCo
   // Long lists of alternatives produce more errors than a call takes arguments.
   const depth = depths.reduce((deepest, each) => Math.max(deepest, each), 0)
   const deepest = branches.filter((_, index) => depths[index] === depth)
-  const decisive = deepest.find(({ keyword }) => keyword !== 'type')
+  const wrongTypes = new Set(
+    deepest.flatMap((each) => (each.keyword === 'type' ? [parentOf(each.schemaPath)] : [])),
+  )
+  const others = deepest.filter(({ keyword }) => keyword !== 'type')
+  // An alternative of another type was not meant, such as `auto` beside an object.
+  const decisive =
+    others.find(({ schemaPath }) => !wrongTypes.has(parentOf(schemaPath))) ?? others[0]
   return decisive === undefined ? deepest : [decisive]
 }
 

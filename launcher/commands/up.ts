@@ -93,8 +93,8 @@ async function startEverything(
   const port = server.port === 0 ? await findFreePort() : server.port
   const ports = {
     api: port,
-    apiMetrics: await claimPort(9100, stops),
-    workerMetrics: await claimPort(9101, stops),
+    apiMetrics: await claimPort(9100, port, stops),
+    workerMetrics: await claimPort(9101, port, stops),
   }
   const tierEnv = composeEnv(env, { dataDir, redisUrl, databaseUrl, mailbox, secrets, ports })
   stops.push(await rememberEnvironment(dataDir, tierEnv))
@@ -200,8 +200,9 @@ function faultsOf(body: string): { readonly faults: string; readonly areLasting:
   }
 }
 
-/** A free port that no other `up` chooses at the same time. */
-async function claimPort(preferred: number, stops: Stop[]): Promise<number> {
+/** A free port that no other `up` chooses at the same time; never the one of the API. */
+async function claimPort(preferred: number, apiPort: number, stops: Stop[]): Promise<number> {
+  if (preferred === apiPort) return findFreePort()
   const release = await claimPortNumber(preferred)
   if (release === undefined) return findFreePort()
   stops.push(release)

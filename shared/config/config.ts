@@ -58,6 +58,7 @@ const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_', 'GOTRUE_']
 export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
   const reader = new EnvReader(env)
   const config = readAll(reader)
+  checkPorts(reader, config)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   const warnings = [
     ...reader.unknownNames(OUR_PREFIXES).map((name) => `${name} is not a setting`),
@@ -123,6 +124,20 @@ function readAll(reader: EnvReader): Config {
     ...readShared(reader),
   }
 }
+
+/** Two servers of one process cannot share a port, unless each has a host of its own. */
+function checkPorts(reader: EnvReader, { server, telemetry }: Config): void {
+  const { prometheus, metrics } = telemetry
+  const hosts = [server.host, prometheus.host]
+  const isShared = hosts[0] === hosts[1] || hosts.some((host) => WILDCARD_HOSTS.has(host))
+  if (!metrics.isEnabled || !isShared) return
+  if (server.port === 0 || server.port !== prometheus.port) return
+  reader.problem(
+    `PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both ${server.port}: give each a port of its own`,
+  )
+}
+
+const WILDCARD_HOSTS: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
 function readShared(reader: EnvReader): WorkerTierConfig {
   return {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { composeEnv, readSettings } from '#launcher/tier-env.ts'
+import { checkSettings, composeEnv, readSettings } from '#launcher/tier-env.ts'
 import { loadConfig } from '#shared/config/config.ts'
 
 const secret = 'f'.repeat(64)
@@ -48,4 +48,28 @@ it('finds a given mail server and database under their former names', () => {
     AUTH_SMTP_HOST: 'mail',
     AUTH_DB_DATABASE_URL: 'postgres://db/y',
   })
+})
+
+it('takes the default port of metrics as the port of the API: metrics move', () => {
+  expect(checkSettings({ PORT: '9100' }, '/tmp/x').server.port).toBe(9100)
+})
+
+it.each([
+  [{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9300' }, true],
+  [{ ...{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9300' }, AUTH_API_HOST: '::' }, true],
+  [{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9301' }, false],
+  [{ PORT: '0', OTEL_EXPORTER_PROMETHEUS_PORT: '0' }, false],
+  [
+    {
+      ...{ PORT: '9300', AUTH_API_HOST: '127.0.0.2' },
+      ...{ OTEL_EXPORTER_PROMETHEUS_PORT: '9300', OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.3' },
+    },
+    false,
+  ],
+])('checks that the API and its metrics have a port each: %j', (settings, isRefused) => {
+  const check = () => checkSettings(settings, '/tmp/x')
+  const problem =
+    'PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both 9300: give each a port of its own'
+  if (isRefused) expect(check).toThrow(problem)
+  else expect(check).not.toThrow()
 })

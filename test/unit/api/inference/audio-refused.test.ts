@@ -131,6 +131,13 @@ describe('a recording that cannot be transcribed', () => {
       /in parts/,
     ],
     [
+      'an unknown key of a strategy',
+      [clip(), MODEL, ['chunking_strategy', '{"type":"server_vad","treshold":0.5}']],
+      'chunking_strategy.treshold',
+      'unknown_parameter',
+      /Did you mean 'chunking_strategy.threshold'/,
+    ],
+    [
       'a threshold over 1',
       [clip(), MODEL, ['chunking_strategy', '{"type":"server_vad","threshold":2}']],
       'chunking_strategy.threshold',
