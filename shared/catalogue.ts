@@ -19,13 +19,13 @@ export interface CatalogueModel {
   /** What the model can do beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
   readonly capabilities: readonly string[]
   readonly options: ModelOptions
-  /** What the console computes costs with; absent when nothing is charged. */
+  /** Prices for the costs that the console shows; absent when nothing is charged. */
   readonly price?: ModelPrice
   /** Set when the model is another one with a low-rank adapter: jobs run on the other one. */
   readonly adapter?: ModelAdapter
 }
 
-/** What makes one model of another. */
+/** The fields that derive one model from another. */
 interface ModelAdapter {
   /** The id of the base model. */
   readonly baseId: string

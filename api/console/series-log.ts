@@ -14,7 +14,7 @@ export type SeriesRange = keyof typeof SERIES_RANGES
 /** The numbers that are added up over all processes. */
 type Counted = 'requests' | 'errors' | 'refusals' | 'prompt_tokens' | 'completion_tokens'
 
-/** What one process reads for all of them now and then. */
+/** The state that one process reads for all of them at intervals. */
 export interface SeriesSample {
   readonly slots: number
   readonly slotsUsed: number

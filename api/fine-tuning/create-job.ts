@@ -18,7 +18,7 @@ const FILE_BYTES_MAX = 1024 ** 3
 const SEED_MAX = 2 ** 31 - 1
 const HOUR_MS = 3_600_000
 
-/** What creating a job needs. */
+/** The collaborators of creating a job. */
 export interface CreateServices {
   readonly catalogue: Catalogue
   readonly tuning: TuningStore

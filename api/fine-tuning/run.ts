@@ -20,7 +20,7 @@ const STEPS_RECORDED_MAX = 1000
 
 const RUNNABLE: readonly TuningJobRow['status'][] = ['validating_files', 'queued', 'running']
 
-/** What running a job needs. */
+/** The collaborators of running a job. */
 export interface RunServices {
   readonly catalogue: Catalogue
   readonly tuning: TuningStore

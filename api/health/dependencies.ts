@@ -6,7 +6,7 @@ export interface Dependency {
   readonly name: string
   /** Whether no request can be served without it. */
   readonly isRequired: boolean
-  /** What an operator should check when it fails. */
+  /** A hint for the operator when it fails. */
   readonly remedy: string
   /** Rejects when the service does not work. */
   check(): Promise<unknown>

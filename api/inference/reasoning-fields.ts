@@ -53,7 +53,7 @@ export interface Guidance {
   readonly hints: readonly Hint[]
 }
 
-/** What fields about reasoning mean for the chat template and for the limit of reasoning. */
+/** The options of the chat template and the limit of reasoning that fields about reasoning set. */
 export function reasoningGuidance(choice: ReasoningChoice): Guidance {
   const { effort, verbosity, isEnabled, tokensMax } = choice
   const variables: Record<string, string | boolean> = {}

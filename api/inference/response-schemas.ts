@@ -156,7 +156,7 @@ export const CHAT_RESPONSE = {
               content: NULLABLE_STRING,
               reasoning_content: {
                 type: 'string',
-                description: 'What the model thought before it answered, where it marks that.',
+                description: 'The reasoning before the answer, for models that mark it.',
               },
               refusal: NULLABLE_STRING,
               annotations: { type: 'array' },

@@ -34,7 +34,7 @@ interface AdmissionOptions {
   readonly clock: Pick<Clock, 'now'>
   /** The depth of a queue whose model sets none. */
   readonly queueDepthMax: number
-  /** What the heartbeats say about the workers. */
+  /** The state of the workers, from their heartbeats. */
   readonly ledger: {
     readonly workers: readonly WorkerHeartbeat[]
     /** Names of queues whose model cannot be loaded. */

@@ -21,7 +21,7 @@ const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, prio
 const POLL_MS = 100
 const SLOW_POLL_MS = 1000
 
-/** What a request says about its job, besides its content. */
+/** Options of a job that a request sets, besides its content. */
 interface JobOptions {
   readonly id: string
   readonly createdAtMs: number

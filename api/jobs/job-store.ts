@@ -35,7 +35,7 @@ const UNCOUNTED_MAX = 1000
 /** A job without its contents. */
 export type JobSummary = Omit<JobRow, 'request' | 'result'>
 
-/** What a list of jobs is limited to. */
+/** The filter of a list of jobs. */
 interface JobFilter {
   readonly limit: number
   /** The id of the last job of the page before. */

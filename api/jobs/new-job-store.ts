@@ -9,7 +9,7 @@ export type NewJob = Omit<
   'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
 >
 
-/** What decides whether a job is created. */
+/** The collaborators that decide whether a job is created. */
 export interface CreateLimits {
   /** Unfinished jobs that the organization may have. */
   readonly openMax: number

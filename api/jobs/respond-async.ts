@@ -75,7 +75,7 @@ async function readForm(request: FastifyRequest): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** What the headers say about the job: its start, deadline, priority and metadata. */
+/** The options of a job in the headers: its start, deadline, priority and metadata. */
 function optionsOf({ headers }: FastifyRequest) {
   const priority = headers[PRIORITY_HEADER]
   if (priority !== undefined && !/^(flex|default|priority)$/.test(String(priority))) {

@@ -6,7 +6,7 @@ import type { Surface } from './app.ts'
 import type { Services } from './services.ts'
 import type { UserServer } from './user-server.ts'
 
-/** What a process serves besides its health. */
+/** The surfaces of a process besides its health. */
 interface ServedSurfaces {
   readonly surfaces: readonly Surface[]
   /** Starts the work that belongs to the surfaces. */

@@ -114,7 +114,7 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
   }
 }
 
-/** What a model has beyond its base: the files of its adapter. */
+/** The files of the adapter, which a model has besides its base. */
 function filesOf(model: CatalogueModel): CatalogueModel & { readonly files?: readonly string[] } {
   const { adapter } = model
   return adapter === undefined ? model : { ...model, source: adapter.source, files: ADAPTER_FILES }

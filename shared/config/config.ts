@@ -36,7 +36,7 @@ export interface WorkerTierConfig {
 /** Everything that can be set, nested by subject and frozen. */
 export interface Config extends WorkerTierConfig {
   readonly server: ServerConfig
-  /** What the process serves; the code of other surfaces is not loaded. */
+  /** The surfaces that the process serves; the code of others is not loaded. */
   readonly surfaces: readonly SurfaceName[]
   readonly database: DatabaseConfig
   readonly auth: AuthConfig

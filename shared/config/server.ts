@@ -3,7 +3,7 @@ import { isIP, isIPv4 } from 'node:net'
 import type { LoggerOptions } from '../logger.ts'
 import type { EnvReader } from './env-reader.ts'
 
-/** What an API process can serve. */
+/** The surfaces of an API process. */
 const SURFACES = ['inference', 'users', 'console', 'playground'] as const
 export type SurfaceName = (typeof SURFACES)[number]
 

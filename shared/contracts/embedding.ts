@@ -51,7 +51,7 @@ export interface ClassifyInput {
   /** Classifies by labels of the request instead of those of the model. */
   readonly zeroShot?: {
     readonly labels: readonly string[]
-    /** What each label says of a text. */
+    /** The hypothesis of each label about a text. */
     readonly hypotheses: readonly string[]
     /** Whether several labels may hold at once. */
     readonly isMultiLabel: boolean

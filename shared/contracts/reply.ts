@@ -70,7 +70,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
   /** The worker drains and returns the job; the owner resubmits it. */
   | { readonly type: 'yielded' }
 
-/** What a worker reports of a request before its tokens. */
+/** Facts about a request that a worker reports before its tokens. */
 export type StartReport = Pick<
   Extract<ReplyBody, { readonly type: 'started' }>,
   'ignored' | 'droppedMessages' | 'promptTokenIds' | 'speechFormat' | 'dialect'

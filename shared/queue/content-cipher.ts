@@ -184,7 +184,7 @@ export function decryptInput(
   return JSON.parse(readContent(message, cipher, contextOf({ jobId })).toString('utf8'))
 }
 
-/** What binds the encrypted input to its job. */
+/** The associated data that binds the encrypted input to its job. */
 export function contextOf({ jobId }: { readonly jobId: string }): string {
   return `input of ${jobId}`
 }

@@ -11,7 +11,7 @@ const WORKER_TTL_MS = 1200
 /** Four heartbeats fit into the time to live: one lost to a hiccup is no death. */
 export const WORKER_HEARTBEAT_MS = 300
 
-/** What a worker's readiness says of a model that could not be loaded, time and again. */
+/** The readiness of a worker for a model that repeatedly could not be loaded. */
 export const CANNOT_BE_LOADED = 'cannot be loaded'
 
 /** A download of a model's files. */
@@ -48,11 +48,11 @@ export interface ServedQueue {
   readonly contextLength?: number
   /** Of a classifier. */
   readonly labelCount?: number
-  /** What the model's files say about sampling; absent where they are silent. */
+  /** Sampling defaults of the model's files; absent without any. */
   readonly samplingDefaults?: SamplingDefaults
 }
 
-/** What a worker says of itself with every heartbeat. */
+/** The state of a worker, sent with every heartbeat. */
 export interface WorkerHeartbeat {
   readonly workerId: string
   /**

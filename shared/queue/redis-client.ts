@@ -121,7 +121,7 @@ export function isCluster(redis: Redis): boolean {
   return (redis as unknown) instanceof Cluster
 }
 
-/** What went wrong, in the words of the server that refused. */
+/** The error message of the server that refused. */
 export function reasonOf(error: Error): string {
   const { lastNodeError } = error as Error & { readonly lastNodeError?: Error }
   return lastNodeError?.message ?? error.message

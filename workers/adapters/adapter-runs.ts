@@ -40,7 +40,7 @@ export class AdapterRuns {
     return fitAdapter(adapter, targets)
   }
 
-  /** What a run over these rows takes; undefined where all are of the base model. */
+  /** The session and inputs of a run over these rows; undefined when all use the base model. */
   arrange(rows: RowAdapters): AdaptedRun | undefined {
     if (rows.every((adapter) => adapter === undefined)) return undefined
     if (this.#opened === undefined) throw new Error('a row has an adapter that was never fitted')

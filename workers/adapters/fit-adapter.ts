@@ -5,7 +5,7 @@ import { defined } from '#shared/json.ts'
 import type { LowRank, PeftAdapter } from './peft-files.ts'
 import { FUSED_PARTS, type LinearModule, moduleKey } from './target-modules.ts'
 
-/** What an adapter adds to one module: input · a · b, with the scale in b. */
+/** The product that an adapter adds to one module: input · a · b, with the scale in b. */
 export interface FittedLayer {
   readonly rank: number
   /** [in, rank] */

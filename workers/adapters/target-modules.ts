@@ -49,7 +49,7 @@ export const FUSED_PARTS: Readonly<Record<string, readonly string[]>> = {
 
 const LAYER = /\b(layers|h|blocks)\.\d+\.(?=\w)/
 const HEAD = /(^|\.)(lm_head|embed_out)$/
-/** What exporters and quantizers append to the name of a module. */
+/** Suffixes that exporters and quantizers append to the name of a module. */
 const SUFFIX = /\.(MatMul|Gemm|weight|matrix|kernel)([_.].*)?$/
 
 /** The path in the name of a tensor or node: `/model/model/layers.0/mlp/up_proj/MatMul_Q4`. */

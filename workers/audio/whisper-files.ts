@@ -17,7 +17,7 @@ export interface WhisperFiles extends EncoderDecoderFiles {
   readonly alignment: WhisperAlignment
 }
 
-/** What the folder says about timing words; checked when words are timed. */
+/** The folder's settings for timing words; checked when words are timed. */
 interface WhisperAlignment {
   /** `alignment_heads` as the file has them; undefined without. */
   readonly listed: unknown

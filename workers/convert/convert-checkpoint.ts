@@ -21,7 +21,7 @@ const DATA_FILE = 'model.onnx.data'
 /** Room for the graph, the tokenizer and the configuration. */
 const OTHER_BYTES = 64 << 20
 
-/** What a checkpoint is converted to. */
+/** The target of a conversion. */
 interface ConvertOptions {
   /** A folder in the Hugging Face layout, with `config.json` and safetensors files. */
   readonly folder: string
@@ -60,7 +60,7 @@ export async function convertCheckpoint(options: ConvertOptions): Promise<void> 
     await withFileLock(`${target}.lock`, async () => {
       await refuseExisting(target)
       const staged = `${target}.part`
-      // What a conversion that was killed has left.
+      // The remains of a conversion that was killed.
       await rm(staged, { recursive: true, force: true })
       await requireRoom(target, plan)
       try {

@@ -4,7 +4,7 @@ import { Settings } from './settings.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** What the graph of a decoder follows from, besides its weights. */
+/** The dimensions and options of a decoder's graph, besides its weights. */
 export interface DecoderShape {
   readonly architecture: string
   readonly family: Family

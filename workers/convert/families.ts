@@ -33,7 +33,7 @@ export interface Family {
   readonly rotates?: (settings: Settings, place: LayerPlace) => boolean
   /** The setting of the base of layers with a window, where they have a rotation of their own. */
   readonly localBase?: string
-  /** What scores are multiplied by; 1 ÷ √head where this is absent. */
+  /** The factor of attention scores; 1 ÷ √head when absent. */
   readonly scoreScale?: (settings: Settings) => number
   readonly multipliers?: (settings: Settings) => {
     readonly embedding?: number

@@ -93,7 +93,7 @@ function valuesOf(
   }
 }
 
-/** What the layers of a decoder are written with. */
+/** The tools that write the layers of a decoder. */
 interface Parts {
   readonly writer: DecoderWriter
   readonly positions: Positions

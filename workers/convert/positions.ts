@@ -8,7 +8,7 @@ import { type Rotation, rotationTable, tableRows } from './rotary.ts'
 /** GroupQueryAttention rotates heads of a multiple of this size. */
 const ROTATED_HEAD_STEP = 16
 
-/** What all layers share: lengths of rows, and the rotations of positions. */
+/** Tensors that all layers share: lengths of rows, and the rotations of positions. */
 export class Positions {
   readonly #writer: DecoderWriter
   readonly #shape: DecoderShape

@@ -6,13 +6,13 @@ export interface Rotation {
   readonly width: number
   /** Angle from one position to the next, for each pair. */
   readonly frequencies: Float32Array
-  /** What cosines and sines are multiplied by. */
+  /** The factor of cosines and sines. */
   readonly factor: number
   /** Frequencies of texts that are longer than the given positions (LongRoPE). */
   readonly long?: { readonly frequencies: Float32Array; readonly from: number }
 }
 
-/** What the frequencies follow from. */
+/** The parameters of the frequencies. */
 interface RotaryParts {
   readonly base: number
   readonly width: number

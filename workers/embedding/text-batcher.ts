@@ -12,7 +12,7 @@ export interface BatchOptions {
   readonly onBatch?: (size: number) => void
 }
 
-/** What the batches of a graph may be. */
+/** The batches that a graph accepts. */
 interface BatchRules extends BatchOptions {
   /** False for graphs without a mask, whose texts would read the padding of shorter ones. */
   readonly canMixLengths?: boolean

@@ -4,7 +4,7 @@ import type { GraphValue, Model } from '#workers/graph/model.ts'
 import { nodesOf } from '#workers/graph/operators.ts'
 import { ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
 
-/** What the context of a model is chosen from. */
+/** The limits from which the context of a model is chosen. */
 export interface ContextDemand {
   /** Positions that the model was made for. */
   readonly modelLength: number
@@ -25,7 +25,7 @@ export interface ContextDemand {
 /** A context and its reason. */
 export interface ContextChoice {
   readonly contextLength: number
-  /** What sets the length; `model` where it is the model's own. */
+  /** The limit that sets the length; `model` when it is the model's own. */
   readonly limitedBy: 'model' | 'maxContextTokens' | 'memory' | 'device' | 'wholePrompts'
   /** Bytes of the cache when all slots are full. */
   readonly cacheBytesMax: number

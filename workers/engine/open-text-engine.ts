@@ -150,7 +150,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
 }
 
-/** What the context of a decoder is chosen from. */
+/** The limits from which the context of a decoder is chosen. */
 async function readDemand(
   options: TextEngineOptions,
   decoder: {

@@ -36,7 +36,7 @@ export interface PromptPositions {
 export interface SequenceSource {
   /** The first tokens of the prompt, which the encoder reads; the decoder reads those after. */
   readonly length: number
-  /** What the decoder reads before the answer. */
+  /** The tokens that the decoder reads before the answer. */
   readonly startTokenIds: readonly number[]
 }
 

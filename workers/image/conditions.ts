@@ -4,7 +4,7 @@ import type { EncodedPrompt } from './prompt-encoder.ts'
 import { embedGuidance } from './step-defaults.ts'
 import type { RowCondition } from './unet.ts'
 
-/** What an image is drawn for. */
+/** The conditions for which an image is drawn. */
 export interface Condition {
   /** The prompt's row last; where guidance is on, that of the negative prompt before it. */
   readonly rows: readonly RowCondition[]

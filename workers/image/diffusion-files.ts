@@ -13,7 +13,7 @@ interface TextFiles {
   readonly tokenizer: string
 }
 
-/** What Stable Diffusion XL adds to the older ones. */
+/** Additions of Stable Diffusion XL to the older ones. */
 export interface XlFiles {
   /** The conditions of size end with the size itself, or with a score of aesthetics. */
   readonly sizeConditions: 'size' | 'aesthetics'

@@ -9,7 +9,7 @@ import { type ClipTokenizer, readClipTokenizer } from './clip-tokenizer.ts'
 import type { DiffusionFiles } from './diffusion-files.ts'
 import { nameOf, runVolumes, type Volume } from './run-volumes.ts'
 
-/** What the U-Net reads of a text. */
+/** The inputs of the U-Net that come from a text. */
 export interface EncodedPrompt {
   /** `[1, tokens, width]`: the hidden states that it attends to. */
   readonly states: Volume

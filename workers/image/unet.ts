@@ -10,7 +10,7 @@ import type { EncodedPrompt } from './prompt-encoder.ts'
 import { runVolumes, stack, type Volume } from './run-volumes.ts'
 import { hasFreeSides } from './vae.ts'
 
-/** What the prediction of a row is made for. */
+/** The conditions of the prediction of a row. */
 export interface RowCondition {
   readonly text: EncodedPrompt
   /** `[1, width]`: for distilled models with a guidance input. */

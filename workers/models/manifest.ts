@@ -8,7 +8,7 @@ import { readFileWithin } from '#shared/read-file.ts'
 
 import { pathInside } from './inside-folder.ts'
 
-/** What a file of a model has to be. */
+/** The expected size and digest of a file of a model. */
 interface FileDigest {
   readonly sha256: string
   readonly bytes: number

@@ -12,7 +12,7 @@ import { withFileLock } from './file-lock.ts'
 import type { PullOptions } from './hub-cache.ts'
 import { isPlainPath } from './manifest.ts'
 
-/** What fetching from object storage takes. */
+/** The collaborators of fetching from object storage. */
 export interface StoredOptions extends PullOptions {
   readonly storage: Pick<ObjectStore, 'get' | 'list'>
 }
@@ -74,7 +74,7 @@ async function update(place: Place, model: WantedSource, options: StoredOptions)
   }
 }
 
-/** What the storage says of the model itself, and not of how it is. */
+/** Errors about the model itself, not about the state of the storage. */
 function isAnswer(error: unknown): boolean {
   if (error instanceof ServiceError) return error.kind === 'notFound'
   const status = (error as { $metadata?: { httpStatusCode?: number } }).$metadata?.httpStatusCode

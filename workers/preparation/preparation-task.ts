@@ -4,7 +4,7 @@ import type { PixelValues } from '#workers/vision/pixel-values.ts'
 
 import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
 
-/** What a preparation thread does. */
+/** The tasks of a preparation thread. */
 export type PreparationTask =
   | { readonly kind: 'grammar'; readonly plan: string }
   | {
@@ -25,14 +25,14 @@ export type PreparationTask =
       readonly settings: PixelSettings
     }
 
-/** What a task of each kind makes. */
+/** The result of a task of each kind. */
 export interface PreparationResults {
   readonly grammar: GrammarData
   readonly prompt: ReadPrompt
   readonly image: PixelValues
 }
 
-/** What a thread answers. */
+/** The reply of a thread. */
 export type ThreadReply =
   | { readonly result: PreparationResults[PreparationTask['kind']]; readonly steps: number }
   | { readonly refusal: { readonly message: string; param: string | null; code: string | null } }

@@ -8,7 +8,7 @@ import type { WorkBudget } from './work-budget.ts'
 const IDLE_MS = 60_000
 const WAITING_MAX = 256
 
-/** What a task may take, and how a request is refused that takes more. */
+/** The limits of a task, and the error of a request that exceeds them. */
 interface PreparationLimits {
   /** From the moment that the thread takes the task. */
   readonly deadlineMs: number

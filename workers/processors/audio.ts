@@ -14,7 +14,7 @@ import type { Recognizer } from '#workers/audio/recognizer.ts'
 
 import type { JobTools } from './processor-row.ts'
 
-/** What an audio queue serves. */
+/** A loaded model of audio queues. */
 export interface AudioModel {
   readonly recognizer: Recognizer
   readonly decode: AudioDecoder

@@ -32,7 +32,7 @@ import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-
 
 const SPACE = 0x20
 
-/** What one candidate is made of. */
+/** The parts of one candidate. */
 export interface CandidateOptions {
   readonly model: CompletionModel
   readonly input: GenerateInput
@@ -43,7 +43,7 @@ export interface CandidateOptions {
   readonly outlet: DeltaOutlet
 }
 
-/** What the candidates of a job share while they run. */
+/** State that the candidates of a job share while they run. */
 interface RunScope {
   readonly signal: AbortSignal
   readonly cacheScope: string

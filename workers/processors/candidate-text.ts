@@ -36,7 +36,7 @@ export class CandidateText {
   #characters = 0
   #shownSpans = 0
   #hasStopped = false
-  /** What the present call has made visible. */
+  /** The text that the present call has made visible. */
   #shownText = ''
 
   constructor(options: {

@@ -65,7 +65,7 @@ export async function findConstraint(
   }
 }
 
-/** A format whose schemas are any JSON, or any object; undefined where it has none or is strict. */
+/** A format whose schemas are any JSON, or any object; undefined without schemas or when strict. */
 function withoutSchemas(format: AskedFormat): AskedFormat | undefined {
   const loosen = (schema: object): object =>
     'type' in schema && schema.type === 'object' ? { type: 'object' } : {}

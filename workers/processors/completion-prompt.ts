@@ -40,7 +40,7 @@ export interface PreparedPrompt {
   readonly embedded?: EmbeddedPrompt
   /** Messages that were dropped from the beginning of the chat. */
   readonly droppedCount: number
-  /** What `echo` repeats. */
+  /** The text that `echo` repeats. */
   readonly text: string
   /** Tokens that may be generated in total. */
   readonly maxNewTokens: number
@@ -125,7 +125,7 @@ function continuesText(prompt: Prompt): boolean {
 /** A prompt as tokens, and its images. */
 type ReadWithImages = ReadPrompt & { readonly placed?: PlacedImages }
 
-/** What the prompts of one request share. */
+/** State that the prompts of one request share. */
 interface PromptRequest {
   readonly budget?: WorkBudget
   readonly signal?: AbortSignal

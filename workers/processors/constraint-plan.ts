@@ -27,7 +27,7 @@ const TOOL_SCHEMA_PATH = 'tools[#].function.parameters'
 /** As the API describes a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
-/** What the text of an answer must be. */
+/** The constraint on the text of an answer. */
 export type AskedFormat = Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>
 
 /** A tool and its place in the request, for messages. */

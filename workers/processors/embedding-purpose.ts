@@ -12,7 +12,7 @@ interface Purpose {
   readonly ignored?: readonly string[]
 }
 
-// What Jina's own service takes where a request names none.
+// The default of Jina's own service.
 const TASK_USUAL = 'text-matching'
 const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', none: undefined }
 

@@ -16,7 +16,7 @@ import {
 import { storePartials } from './partial-images.ts'
 import { allOrNone, type JobTools } from './processor-row.ts'
 
-/** What an image queue serves. */
+/** A loaded model of image queues. */
 export interface ImageModel {
   readonly pipeline: DiffusionPipeline
   readonly storage: ObjectStore

@@ -50,7 +50,7 @@ export interface OpenModel {
   readonly contextLength?: number
   /** Of a classifier. */
   readonly labelCount?: number
-  /** What the model's files say about sampling. */
+  /** Sampling defaults of the model's files. */
   readonly samplingDefaults?: SamplingDefaults
   process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
   stats(): ModelStats

@@ -93,7 +93,7 @@ export function placeImages(
   return { tokenIds: placed, identifiedIds: identified, places }
 }
 
-/** What the engine reads of a prompt with images. */
+/** The inputs of the engine for a prompt with images. */
 export type EmbeddedPrompt = Pick<SequenceRequest, 'promptTokenIds' | 'embedded' | 'positions'>
 
 /** Computes the embeddings of all images of a prompt, or takes them from the cache. */

@@ -7,7 +7,7 @@ import type { Utterance, Voices } from '#workers/speech/voices.ts'
 
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
-/** What a speech queue serves. */
+/** A loaded model of speech queues. */
 export interface SpeechQueueModel {
   readonly voices: Voices
   readonly encoder: SpeechEncoder

@@ -5,7 +5,7 @@ import { textUntil } from '../sampling/constraint/text-search.ts'
 
 type Leaf = Extract<TagFormat, { readonly kind: 'json' | 'regex' | 'grammar' }>
 
-/** What compiles the parts of a structural tag. */
+/** The compiler of the parts of a structural tag. */
 interface TagTools {
   readonly builder: GrammarBuilder
   readonly compileLeaf: (leaf: Leaf) => Grammar

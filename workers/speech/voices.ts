@@ -4,7 +4,7 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { openPhonemizer } from './phonemes.ts'
 
-/** What a layout is opened with. */
+/** The options of opening a layout. */
 export interface VoicesTools {
   readonly runtime: Runtime
   readonly session: ModelSession

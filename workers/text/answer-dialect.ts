@@ -11,7 +11,7 @@ import {
 import type { TokenPieces } from './detokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
-/** What the catalogue says about the answers of a model. */
+/** Settings of the catalogue for the answers of a model. */
 export interface DialectOptions {
   readonly toolParser?: CallFormatName
   readonly reasoningParser?: ReasoningFormatName | 'none'

@@ -31,7 +31,7 @@ import {
   type Value,
 } from './template-values.ts'
 
-/** What a template reads. */
+/** The variables of a template. */
 interface TemplateVariables {
   /** Text of the model folder and of the server: its control tokens are recognized. */
   readonly own: Readonly<Record<string, unknown>>

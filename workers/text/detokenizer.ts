@@ -253,7 +253,7 @@ export function decodeTokens(
   return tokenIds.map((tokenId) => detokenizer.push(tokenId)).join('') + detokenizer.flush()
 }
 
-/** What may be shown of an answer after some text has arrived. */
+/** The part of an answer that may be shown after some text has arrived. */
 interface StopVerdict {
   readonly text: string
   /** True once a stop string has been met; nothing after it is ever shown. */

@@ -35,9 +35,9 @@ export interface TextModel {
   readonly chatTemplate: ChatTemplate | undefined
   /** How answers to chats are written; as in Hermes without reasoning when absent. */
   readonly dialect?: AnswerDialect
-  /** What the model's files say about sampling, where a request is silent. */
+  /** Sampling defaults of the model's files. */
   readonly samplingDefaults?: SamplingDefaults
-  /** What the model's files say about the tokens of answers. */
+  /** Settings of the model's files for the tokens of answers. */
   readonly generation?: GenerationRules
   /** Of models that translate between many. */
   readonly languages?: Languages
@@ -340,7 +340,7 @@ function editPrompt(instruction: string, input: string): string {
 
 /** Larger sources are read in a thread; a source of this size takes some 50 ms. */
 const INLINE_SIZE_MAX = 65_536
-/** What a message adds to the work beyond its text, as characters. */
+/** The cost of a message beyond its text, as characters. */
 const SIZE_PER_MESSAGE = 100
 
 /** Whether a prompt is read in a thread rather than on the event loop. */

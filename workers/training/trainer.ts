@@ -16,7 +16,7 @@ export interface Settings {
   readonly alpha: number
 }
 
-/** What a training goes through. */
+/** The phases of a training. */
 interface Plan {
   readonly settings: Settings
   readonly seed: number

@@ -27,7 +27,7 @@ export interface VisionRules {
   readonly pixels: PixelSettings
   /** At the places of embeddings. */
   readonly imageTokenId: number
-  /** What the chat template writes for an image. */
+  /** The text that the chat template writes for an image. */
   readonly placeholder: Placeholder
   layout(size: ImageSize, detail: Detail): ImageLayout
 }
@@ -35,7 +35,7 @@ export interface VisionRules {
 /** Reads the rules of a model from config.json and preprocessor_config.json. */
 type ReadRules = (config: Json, processor: Json, imageTokensMax: number) => VisionRules
 
-/** What the catalogue says of a model. */
+/** Settings of the catalogue for a model. */
 export interface VisionOptions {
   readonly maxImageTokens?: number
 }

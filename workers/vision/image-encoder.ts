@@ -13,7 +13,7 @@ const TILES_PER_RUN = 4
 /** Names of the input with rows and columns of patches. */
 const GRID_NAMES = ['image_grid_thw', 'grid_thw']
 
-/** What an encoder makes of an image. */
+/** The output of an encoder for an image. */
 interface EncoderShape {
   /** Elements of an embedding; any number if undefined. */
   readonly size: number | undefined

@@ -29,7 +29,7 @@ export interface PromptImage {
   encode(options: { readonly scope: string; readonly signal: AbortSignal }): Promise<Float32Array>
 }
 
-/** What a language model needs to read images. */
+/** The parts with which a language model reads images. */
 export interface VisionModel {
   /** The token at the places of embeddings. */
   readonly imageTokenId: number

@@ -22,7 +22,7 @@ import { findTotpStep } from './totp.ts'
 
 type Body = Parsed<typeof FactorVerifyBody>
 
-/** What a client presents: a code, or what an authenticator answered. */
+/** The client's proof: a code, or the answer of an authenticator. */
 type Given =
   | { readonly kind: 'code'; readonly code: string }
   | { readonly kind: 'webauthn'; readonly webauthn: NonNullable<Body['webauthn']> }

@@ -56,7 +56,7 @@ export async function describeRaised(
 
 type ClaimType = 'string' | 'integer' | 'object' | 'array' | 'number' | 'boolean' | 'null'
 
-// What every reader of access tokens relies on.
+// Every reader of access tokens relies on these claims.
 const CLAIM_TYPES: Readonly<Record<string, readonly ClaimType[]>> = {
   aud: ['string', 'array'],
   exp: ['integer'],

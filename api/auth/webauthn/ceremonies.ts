@@ -17,7 +17,7 @@ export type NewCredential = Pick<
   | 'isBackedUp'
 >
 
-/** What changes with each use of a credential. */
+/** The columns that change with each use of a credential. */
 export interface CredentialUse {
   readonly signCount: number
   readonly isBackedUp: boolean

@@ -11,7 +11,7 @@ const envelope = {
   type: Type.Literal('public-key'),
 }
 
-/** What `navigator.credentials.create()` answers, as JSON. */
+/** The result of `navigator.credentials.create()`, as JSON. */
 export const AttestationResponse = Type.Object({
   ...envelope,
   response: Type.Object({
@@ -22,7 +22,7 @@ export const AttestationResponse = Type.Object({
 })
 export type AttestationResponse = Static<typeof AttestationResponse>
 
-/** What `navigator.credentials.get()` answers, as JSON. */
+/** The result of `navigator.credentials.get()`, as JSON. */
 export const AssertionResponse = Type.Object({
   ...envelope,
   response: Type.Object({

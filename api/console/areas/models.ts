@@ -27,7 +27,7 @@ interface OneModel {
   readonly model: string
 }
 
-/** What a new model may state; everything else is for `models.json`. */
+/** The fields of a new model; all others are for `models.json`. */
 interface NewModel {
   readonly id: string
   readonly kind: string

@@ -12,7 +12,7 @@ interface UsageServices {
   readonly clock: Clock
 }
 
-/** What usage is summed by, in the order of the columns. */
+/** The columns by which usage is summed, in order. */
 const GROUPS = {
   day: `to_char(u.created_at at time zone 'utc', 'YYYY-MM-DD')`,
   organization_id: 'u.organization_id',

@@ -3,7 +3,7 @@ import { h } from 'preact'
 
 import { figure } from './admin-figures.js'
 
-// What the pages of the console share: markup, the API, formats.
+// Functions that the pages of the console share: markup, the API, formats.
 
 /**
  * An answer of the console's own API; the tests of its areas hold the shapes.

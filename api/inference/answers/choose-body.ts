@@ -8,7 +8,7 @@ import { NamedCall } from './named-call.ts'
 import { PythonicCalls } from './pythonic-calls.ts'
 import { type ParameterType, XmlCall } from './xml-call.ts'
 
-/** What a body knows beside its text. */
+/** Facts about a body besides its text. */
 interface BodyOptions {
   readonly format: CallFormat
   /** The text before the body. */

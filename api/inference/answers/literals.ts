@@ -4,7 +4,7 @@ interface Read {
   readonly end: number
 }
 
-/** What distinguishes the literals of one syntax. */
+/** The differences between the literals of the syntaxes. */
 interface LiteralSyntax {
   /** Strings in quotes with escapes. */
   readonly quotes: string

@@ -44,7 +44,7 @@ interface PresentedFunction {
 interface ChatAnswerMessage {
   readonly role: 'assistant'
   readonly content: string | null
-  /** What the model thought before it answered, where it marks that. */
+  /** The reasoning before the answer, for models that mark it. */
   readonly reasoning_content?: string
   readonly refusal: null
   readonly annotations: readonly never[]

@@ -160,7 +160,7 @@ function isTokenLists(items: EmbedInput['items']): items is readonly (readonly n
   return Array.isArray(items[0])
 }
 
-/** What the texts are. Workers know what their model distinguishes. */
+/** The kind of the texts, such as a query. Workers map it to the prefixes of their model. */
 function purposeOf(body: EmbeddingBody): Pick<EmbedInput, 'role' | 'taskName'> {
   const { input_type: type, task } = body
   return {

@@ -9,7 +9,7 @@ import { checkZeroShot } from './candidate-labels.ts'
 
 const TEXTS_MAX = 1000
 
-/** Where models are looked up, and what workers say of them. */
+/** The catalogue, and the state of the workers. */
 export type ClassifyServices = ModelDirectory & Pick<InferenceServices, 'workersSeen'>
 
 /**

@@ -151,7 +151,7 @@ async function rerank(http: Http, services: InferenceServices): Promise<object> 
   return presentRanking(body, { ...outcome, id, documents: ranking.documents })
 }
 
-/** What a request ranks. Throws when it has two lists of documents. */
+/** The query and documents of a request. Throws when it has two lists of documents. */
 export function rerankRanking(body: RerankBody): Ranking {
   if (body.documents && body.texts) {
     throw invalidValue('texts', "it cannot be given together with 'documents'.")

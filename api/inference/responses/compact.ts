@@ -113,7 +113,7 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
   }
 }
 
-/** What a model said, without its reasoning. */
+/** The answer of a model, without its reasoning. */
 function textOf({ items }: ResponseOutput): string {
   const messages = items.filter((item) => item.type === 'message')
   return messages.flatMap(({ content }) => content.map(({ text }) => text)).join('\n')

@@ -15,7 +15,7 @@ import type { InputField } from './responses-input.ts'
 import { hexId } from './responses-output.ts'
 import { checkUnstored, itemsOf } from './responses-request.ts'
 
-/** What a response continues, and where it is stored. */
+/** The thread that a response continues, and where it is stored. */
 export interface ResponseThread {
   /** The items of the conversation so far. */
   readonly earlier: Exclude<InputField, string>

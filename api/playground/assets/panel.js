@@ -5,7 +5,7 @@ import { inWords, Problem } from './problem.js'
  * @typedef {import('./api.js').ApiRequest} ApiRequest
  * @typedef {import('./models.js').Model} Model
  *
- * What differs from panel to panel.
+ * The differences between panels.
  * @typedef {{
  *   id: string,
  *   takes: (model: Model) => boolean,

@@ -21,7 +21,7 @@ interface EncoderDecoderOptions {
   readonly waitingMax: number
   /** Positions of the encoder, and as many of the decoder. */
   readonly contextLength: number
-  /** What config.json says, for graphs whose logits have no fixed width. */
+  /** The size in config.json, for graphs whose logits have no fixed width. */
   readonly vocabSize: number | undefined
 }
 

@@ -217,7 +217,7 @@ async function measureScore(
   return Math.log(1 / defined(result?.values[0]) - 1)
 }
 
-/** What scores are multiplied by, and the largest that they become. */
+/** The factor of attention scores, and their bound. */
 async function measureScores(
   probe: Probe,
   layer: AttentionLayer,

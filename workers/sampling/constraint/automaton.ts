@@ -79,7 +79,7 @@ export class Automaton {
     this.start = this.#close([this.#frame(grammar, 0, null)])
   }
 
-  /** What the grammar and the part worked out take, roughly. */
+  /** The approximate memory of the grammar and its computed part. */
   get bytes(): number {
     return (
       this.#numParts * BYTES_PER_PART +

@@ -1,6 +1,6 @@
 import type { Grammar } from './grammar.ts'
 
-/** What holds for a whole grammar. */
+/** Settings of a whole grammar. */
 export interface GrammarSurvey {
   readonly deadEnds: ReadonlySet<Grammar>
   readonly numParts: number

@@ -15,7 +15,7 @@ export interface TokenConstraint {
   readonly isFinished: boolean
 }
 
-/** What makes a follower for every answer. */
+/** A factory of constraints, one for each answer. */
 export interface ConstraintSource {
   /** A follower at the beginning of an answer; the budget is that of its request. */
   create(budget?: FollowingBudget): TokenConstraint

@@ -10,7 +10,7 @@ import {
 
 /** Where a grammar begins to hold, and which. */
 interface TriggeredOptions {
-  /** What the text must say before the grammar applies. */
+  /** The text that must precede the grammar. */
   readonly opening: string
   /**
    * Followed from the end of the opening to its own end; then the text is free again. Asked for at
