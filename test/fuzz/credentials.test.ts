@@ -148,7 +148,7 @@ describe('redirect globs', () => {
         if (!isRedirectAllowed(target, rules)) return
         const url = new URL(target)
         expect([url.username, url.password]).toEqual(['', ''])
-        expect([target, isMeant(url)]).toEqual([target, true])
+        expect([target, isMeant(url, target)]).toEqual([target, true])
       },
       RUNS * 5,
     )
@@ -172,10 +172,12 @@ const MEANINGS: Readonly<Record<string, string>> = {
   '{a,b.}': '(?:a|b\\.)',
 }
 
-function isMeant({ protocol, hostname, port, pathname }: URL): boolean {
+function isMeant({ protocol, hostname, port, pathname }: URL, target: string): boolean {
   if (hostname === 'app.example.com') return protocol === 'https:' || protocol === 'http:'
   if (protocol === 'myapp:') return hostname === 'callback' && pathname === ''
-  if (protocol === 'http:') return hostname === 'localhost' && port !== ''
+  // A URL drops the port of its scheme.
+  const isPortGiven = port !== '' || target.includes(':80/')
+  if (protocol === 'http:') return hostname === 'localhost' && isPortGiven
   if (protocol !== 'https:' || port !== '') return false
   if (/^[^./]+\.example\.net$/.test(hostname)) return pathname === '/cb'
   return /^preview-[^./]*\.example\.org$/.test(hostname)

@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest'
 
@@ -35,8 +35,19 @@ afterAll(async () => {
 
 const REQUEST = { prompt: 'a red circle', negativePrompt: '', image: 0, steps: 4, guidance: 3 }
 
-function draw(pipeline: DiffusionPipeline, rest: Partial<ImageRequest>, tools = { signal }) {
+function draw(pipeline: DiffusionPipeline, rest: Partial<ImageRequest> = {}, tools = { signal }) {
   return pipeline.draw({ ...REQUEST, seed: 1, ...rest }, tools)
+}
+
+type AroundRun = (network: string, run: () => Promise<unknown>) => Promise<unknown>
+
+/** Puts something around every run of a network, which is named after its folder. */
+function aroundRuns(around: AroundRun) {
+  const plain = ModelSession.prototype.run
+  function run(this: ModelSession, ...args: Parameters<ModelSession['run']>) {
+    return around(basename(dirname(this.file)), () => plain.apply(this, args))
+  }
+  return vi.spyOn(ModelSession.prototype, 'run').mockImplementation(run as never)
 }
 
 describe('runs of the U-Net', () => {
@@ -45,10 +56,28 @@ describe('runs of the U-Net', () => {
     ['of a text alone and of one with guidance', { guidance: 1 }, 3],
     ['of other steps and of another text', { steps: 3, prompt: 'a blue square' }, 4],
   ])('have the rows of two images %s', async (_name, second, rows) => {
-    const [one, two] = [await draw(xl, {}), await draw(xl, { seed: 2, ...second })]
-    const alone = seen.length
+    const images = [{}, { seed: 2, ...second }]
+    let numEncoded = 0
+    const counted: AroundRun = async (network, run) => {
+      const outputs = await run()
+      if (network.startsWith('text_encoder')) numEncoded += 1
+      return outputs
+    }
+    const counting = aroundRuns(counted)
+    const [one, two] = [await draw(xl, images[0]), await draw(xl, images[1])]
+    const [alone, numTexts] = [seen.length, numEncoded]
+    counting.mockRestore()
     seen = []
-    const both = await Promise.all([draw(xl, {}), draw(xl, { seed: 2, ...second })])
+    numEncoded = 0
+    const areEncoded = Promise.withResolvers<void>()
+    const meeting = aroundRuns(async (network, run) => {
+      if (network === 'unet') await areEncoded.promise
+      const outputs = await counted(network, run)
+      if (numEncoded === numTexts) areEncoded.resolve()
+      return outputs
+    })
+    const both = await Promise.all(images.map((image) => draw(xl, image)))
+    meeting.mockRestore()
     expect(Math.max(...seen)).toBe(rows)
     expect(seen.length).toBeLessThan(alone)
     expect(both).toEqual([one, two])
@@ -93,19 +122,16 @@ describe('runs of the U-Net', () => {
   it('of one image go on while another one is decoded', async () => {
     const isBeside = Promise.withResolvers<void>()
     let isDecoding = false
-    const plain = ModelSession.prototype.run
-    async function held(this: ModelSession, ...args: Parameters<ModelSession['run']>) {
-      const network = this.file.split('/').at(-2)
+    const holding = aroundRuns(async (network, run) => {
       if (network === 'unet' && isDecoding) isBeside.resolve()
       if (network === 'vae_decoder' && !isDecoding) {
         isDecoding = true
         await isBeside.promise
       }
-      return plain.apply(this, args)
-    }
-    const run = vi.spyOn(ModelSession.prototype, 'run').mockImplementation(held as never)
+      return run()
+    })
     const both = await Promise.all([draw(xl, { steps: 1 }), draw(xl, { seed: 2, steps: 6 })])
-    run.mockRestore()
+    holding.mockRestore()
     expect(both).toEqual([await draw(xl, { steps: 1 }), await draw(xl, { seed: 2, steps: 6 })])
   })
 })
