@@ -51,7 +51,7 @@ export interface ModelOptions {
  * The engine that reads an option. Rerankers and classifiers have the kind `embedding` but read
  * other options; a model of texts with images has one more.
  */
-type OptionReader = ModelKind | 'rerank' | 'classify' | 'vision'
+type OptionReader = ModelKind | 'rerank' | 'classify' | 'classify-images' | 'vision'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
@@ -84,7 +84,10 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   maxBatchTokens: { readers: ['embedding', 'rerank', 'classify'], ...count(1, 10_000_000) },
   maxImageTokens: { readers: ['vision'], ...count(4, 16_384) },
   onnxFile: {
-    readers: ['completion', 'embedding', 'rerank', 'classify', 'audio', 'speech'],
+    readers: [
+      ...(['completion', 'embedding', 'rerank', 'classify', 'classify-images'] as const),
+      ...(['audio', 'speech'] as const),
+    ],
     must: 'must be the name of a file without its folder, such as "model_quantized"',
     holds: (value) => typeof value === 'string' && /^[\w+-][\w.+-]{0,199}$/.test(value),
   },
@@ -112,7 +115,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     ...choice(...Object.keys(REASONING_FORMATS), 'none'),
   },
   categories: {
-    readers: ['classify'],
+    readers: ['classify', 'classify-images'],
     must: 'must name a category, or null, for labels of the model',
     holds: (value) =>
       isRecord(value) &&
@@ -160,7 +163,8 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   completion: 'models of texts',
   embedding: 'models of embeddings',
   rerank: 'rerankers',
-  classify: 'classifiers',
+  classify: 'classifiers of texts',
+  'classify-images': 'classifiers of images',
   image: 'models of images',
   audio: 'models of speech',
   speech: 'voices',

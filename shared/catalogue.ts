@@ -166,7 +166,8 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
     )
   }
   const task = SINGLE_TASKS.find((single) => capabilities.includes(single))
-  if (task !== undefined && capabilities.includes('vision')) {
+  const readsImages = capabilities.includes('vision')
+  if (task === 'rerank' && readsImages) {
     throw new Error(`models.json: ${path}.capabilities: "vision" changes nothing beside "${task}"`)
   }
   return {
@@ -180,8 +181,8 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
     options: parseOptions(
       asRecord(record.options === undefined ? {} : record.options, `${path}.options`),
       {
-        kind: task ?? kind,
-        readsImages: kind === 'completion' && capabilities.includes('vision'),
+        kind: task === 'classify' && readsImages ? 'classify-images' : (task ?? kind),
+        readsImages: kind === 'completion' && readsImages,
         path: `${path}.options`,
       },
     ),

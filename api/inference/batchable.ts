@@ -35,7 +35,7 @@ import { checkTextCount } from './moderations/classify-texts.ts'
 import {
   MODERATION_BODY,
   type ModerationBody,
-  moderatingJob,
+  moderatingJobs,
   presentModeration,
 } from './moderations/moderations.ts'
 import { type RequestImages, withImages } from './request-images.ts'
@@ -226,24 +226,28 @@ async function embeddingPlan(
 }
 
 async function moderationPlan(services: Needs, { caller, body }: Line): Promise<Plan> {
-  const { model, input } = await moderatingJob(services, caller, body as ModerationBody)
+  const { jobs, images } = await moderatingJobs(services, caller, body as ModerationBody)
+  const [job, another] = jobs
+  if (job === undefined || another !== undefined) {
+    throw invalidValue('input', 'a line of a batch has texts or images, not both.')
+  }
   return {
-    ...({ kind: 'embedding', model, input } as const),
+    ...({ kind: 'embedding', ...job, images } as const),
     present({ result }) {
       if (!('labels' in result)) throw new Error('a moderation was answered otherwise')
       const id = freshHead(services.clock).newId('modr-')
-      return presentModeration({ id, model, result })
+      return presentModeration(id, [{ ...job, result }])
     },
   }
 }
 
 async function labellingPlan(services: Needs, { caller, body }: Line): Promise<Plan> {
-  const { model, input } = await labellingJob(services, caller, body as ClassifyBody)
+  const { job, images } = await labellingJob(services, caller, body as ClassifyBody)
   return {
-    ...({ kind: 'embedding', model, input } as const),
+    ...({ kind: 'embedding', ...job, images } as const),
     present({ result, usage }) {
       if (!('labels' in result)) throw new Error('a classification was answered otherwise')
-      return presentLabels({ head: freshHead(services.clock), model, result, usage })
+      return presentLabels({ head: freshHead(services.clock), model: job.model, result, usage })
     },
   }
 }

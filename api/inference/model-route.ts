@@ -190,23 +190,35 @@ export async function getCapableModel(
   )
 }
 
-/** Like `getCapableModel`, for models with one task; the first of them where none is named. */
+/**
+ * Like `getCapableModel`, for models with one task; the first of them that reads texts, or images,
+ * where none is named.
+ */
 export function getTaskModel(
   models: ModelDirectory,
   caller: Caller,
   {
     name,
     task,
+    reads = 'texts',
     endpoint,
   }: {
     readonly name: string | null | undefined
     readonly task: 'rerank' | 'classify'
+    readonly reads?: 'texts' | 'images'
     readonly endpoint: string
   },
 ): Promise<CatalogueModel> {
-  const first = models.catalogue.models.find(({ capabilities }) => capabilities.includes(task))
+  const first = models.catalogue.models.find(
+    (model) => model.capabilities.includes(task) && readsOf(model) === reads,
+  )
   const need = { name: name ?? first?.id ?? task, kind: 'embedding', capability: task } as const
   return getCapableModel(models, caller, { ...need, endpoint })
+}
+
+/** What a model with one task reads. */
+export function readsOf({ capabilities }: CatalogueModel): 'texts' | 'images' {
+  return capabilities.includes('vision') ? 'images' : 'texts'
 }
 
 function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {

@@ -1,7 +1,7 @@
 import { failure } from '#shared/errors.ts'
 
-/** An image to embed. */
-export interface EmbeddedImage {
+/** An image to embed or to classify. */
+export interface ImageItem {
   /** Its file in object storage, which is there until the request ends. */
   readonly key: string
   /** Where the request has it, for messages. */
@@ -11,7 +11,7 @@ export interface EmbeddedImage {
 /** Texts, token ids of the model's own vocabulary, or images to embed. */
 export interface EmbedInput {
   readonly task: 'embed'
-  readonly items: readonly (string | readonly number[] | EmbeddedImage)[]
+  readonly items: readonly (string | readonly number[] | ImageItem)[]
   /** The prefix to apply to texts. */
   readonly role: 'query' | 'passage' | 'none'
   /** The task of the request's field `task`; models that know none report it as ignored. */
@@ -37,8 +37,8 @@ export interface RerankInput {
 /** Probabilities of a classifier's labels. */
 export interface ClassifyInput {
   readonly task: 'classify'
-  /** Texts, or token ids of the model's own vocabulary. */
-  readonly items: readonly (string | readonly number[])[]
+  /** Texts, token ids of the model's own vocabulary, or images. */
+  readonly items: readonly (string | readonly number[] | ImageItem)[]
   /**
    * Keeps this many leading tokens of each item, or reads a text in parts of which each label has
    * the highest probability. When absent, an item beyond the context is refused.

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { defined } from '#shared/json.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openImageTower } from '#workers/embedding/image-tower.ts'
+import { normalize } from '#workers/embedding/pooling.ts'
 import { openImage } from '#workers/image/image-file.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { pixelValues } from '#workers/vision/pixel-values.ts'
@@ -44,9 +45,9 @@ describe.each([
   const golden = read(join(name, 'golden.json')) as Golden
   const folder = join(MODELS, name)
   const encoder = await openEncoder({ runtime, folder })
-  const { dimensions } = encoder
+  const options = { outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions }
   const file = join(folder, 'onnx/vision_model.onnx')
-  const tower = await openImageTower({ runtime, folder, file, dimensions })
+  const tower = await openImageTower({ runtime, folder, file, ...options })
   afterAll(async () => {
     await encoder.close()
     await tower.close()
@@ -85,14 +86,15 @@ describe.each([
   })
 
   it('gives the vectors of images, alone and together', async () => {
-    const embed = (bytes: Buffer) => tower.embed(bytes, { param: 'input[0].image', signal })
+    const embed = async (bytes: Buffer) =>
+      normalize(await tower.encode(bytes, { param: 'input[0].image', signal }))
     expectClose(await Promise.all(FILES.map(embed)), golden.imageEmbeddings)
     expectClose([await embed(defined(FILES[1]))], [defined(golden.imageEmbeddings[1])])
     expect(tower.tokensPerImage).toBe(patches)
   })
 
   it('is not opened with vectors of texts of another length', async () => {
-    const open = openImageTower({ runtime, folder, file, dimensions: 5 })
-    await expect(open).rejects.toThrow('those of texts 5')
+    const open = openImageTower({ runtime, folder, file, ...options, width: 5 })
+    await expect(open).rejects.toThrow('elements, not 5')
   })
 })

@@ -4,14 +4,10 @@ import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
+import { activationOf, checkLabels } from './labels.ts'
 import { findMarkers, NO_MARKERS } from './markers.ts'
 import { readText, readTextCut, readTextSplit, readTokenIds } from './read-input.ts'
-import {
-  type ClassifierOptions,
-  openSequenceClassifier,
-  sigmoid,
-  softmax,
-} from './sequence-classifier.ts'
+import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
 import { createZeroShot, type ZeroShot } from './zero-shot.ts'
 
 /** How the items of a request are read. */
@@ -25,10 +21,7 @@ export interface Classifier {
    * The tokens of an item in parts that fit into the context. Throws `context_length_exceeded`
    * where it has more, unless it may be cut or split.
    */
-  read(
-    item: ClassifyInput['items'][number],
-    reading: Reading,
-  ): Promise<readonly (readonly number[])[]>
+  read(item: string | readonly number[], reading: Reading): Promise<readonly (readonly number[])[]>
   /** One logit for each label. */
   logits(text: EncodedText, signal: AbortSignal): Promise<readonly number[]>
   /** The probability of each label: together 1, unless several labels may hold at once. */
@@ -39,16 +32,13 @@ export interface Classifier {
   close(): Promise<void>
 }
 
-const LABELS_MAX = 1000
-const LABEL_CHARS_MAX = 200
-
 /** Loads a `…ForSequenceClassification` export. Throws `ModelLoadError`. */
 export async function openClassifier(options: ClassifierOptions): Promise<Classifier> {
   const classifier = await openSequenceClassifier(options)
   return closeOnFailure(classifier, async () => {
     const { contextLength, tokenizer, files, labelCount } = classifier
-    const { labels = [], isMultiLabel, modelFile } = files
-    checkLabels(labels, classifier)
+    const { labels = [], modelFile } = files
+    checkLabels(modelFile, labels, labelCount)
     const markers = findMarkers(tokenizer)
     if (markers.before.length + markers.after.length >= contextLength) {
       throw new ModelLoadError(
@@ -74,7 +64,7 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
       async logits(text, signal) {
         return [...(await classifier.logits(text, signal))]
       },
-      toProbabilities: isMultiLabel || labelCount === 1 ? eachAlone : softmax,
+      toProbabilities: activationOf(files),
       zeroShot: createZeroShot(tokenizer, { labels, contextLength }),
       get waitingCount() {
         return classifier.waitingCount
@@ -84,38 +74,9 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
   })
 }
 
-function checkLabels(
-  labels: readonly string[],
-  { files, labelCount }: Awaited<ReturnType<typeof openSequenceClassifier>>,
-): void {
-  const count = Math.max(labels.length, labelCount)
-  if (count > LABELS_MAX) {
-    throw new ModelLoadError(
-      files.modelFile,
-      `a classifier may have at most ${LABELS_MAX} labels, but this one has more`,
-    )
-  }
-  const long = labels.findIndex((label) => label.length > LABEL_CHARS_MAX)
-  if (long >= 0) {
-    throw new ModelLoadError(
-      files.modelFile,
-      `label ${long} of config.json has more than ${LABEL_CHARS_MAX} characters`,
-    )
-  }
-  if (labels.length === labelCount) return
-  throw new ModelLoadError(
-    files.modelFile,
-    `config.json names ${labels.length} labels, but the model has ${labelCount}`,
-  )
-}
-
 function noTokens(): Error {
   return failure.invalidRequest(
     "Invalid 'input': a text has no tokens, and 'add_special_tokens' is false.",
     { param: 'input', code: 'invalid_value' },
   )
-}
-
-function eachAlone(logits: readonly number[]): readonly number[] {
-  return logits.map(sigmoid)
 }

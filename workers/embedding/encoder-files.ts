@@ -4,10 +4,11 @@ import { isRecord } from '#shared/json.ts'
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
 
+import { type ModelLabels, readLabels } from './labels.ts'
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
 /** The content of a folder in the sentence-transformers or plain hub layout. */
-export interface EncoderFiles {
+export interface EncoderFiles extends ModelLabels {
   readonly modelFile: string
   readonly tokenizerJson: object
   readonly tokenizerConfig: Record<string, unknown>
@@ -26,10 +27,6 @@ export interface EncoderFiles {
   readonly prompts: { readonly query?: string; readonly passage?: string }
   /** The id of the token for unknown words, if there is one. */
   readonly unknownId: number | undefined
-  /** Labels of a classifier, in the order of its logits. */
-  readonly labels: readonly string[] | undefined
-  /** Whether several labels of a classifier may hold at once. */
-  readonly isMultiLabel: boolean
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
 }
@@ -44,8 +41,6 @@ type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
 const TOKEN_ID_MAX = 4_000_000
-// A list without id2label; a longer one is refused where labels are used.
-const LABELS_UNNAMED_MAX = 1001
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
@@ -78,8 +73,7 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     tasks: tasksOf(config),
     prompts: promptsOf(await findJson(folder, 'config_sentence_transformers.json')),
     unknownId: unknownIdOf(tokenizerJson),
-    labels: labelsOf(config),
-    isMultiLabel: config.problem_type === 'multi_label_classification',
+    ...readLabels(config),
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
   }
@@ -145,16 +139,6 @@ function unknownIdOf({ model }: Json): number | undefined {
   const { unk_id: id, unk_token: token, vocab } = model
   const found = isRecord(vocab) && typeof token === 'string' ? vocab[token] : id
   return typeof found === 'number' ? found : undefined
-}
-
-function labelsOf({ id2label, num_labels: count }: Json): readonly string[] | undefined {
-  if (isRecord(id2label)) {
-    const ids = Object.keys(id2label).toSorted((one, other) => Number(one) - Number(other))
-    return ids.map((id) => String(id2label[id]))
-  }
-  if (typeof count !== 'number' || !(count >= 1)) return undefined
-  const length = Math.min(Math.floor(count), LABELS_UNNAMED_MAX)
-  return Array.from({ length }, (_, id) => `LABEL_${id}`)
 }
 
 /** The same tokenizer, with everything in lower case before its own rules. */

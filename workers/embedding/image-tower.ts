@@ -14,19 +14,18 @@ import { readTowerRules, type TowerRules } from '#workers/vision/tower-rules.ts'
 import { layoutWithin } from '#workers/vision/vision-model.ts'
 
 import { Batcher } from './batcher.ts'
-import { normalize } from './pooling.ts'
 
-/** The graph that makes vectors of images; those of all requests share its batches. */
+/** A graph that makes one row of numbers of an image; those of all requests share its batches. */
 export interface ImageTower {
   /** What an image counts as. */
   readonly tokensPerImage: number
   readonly waitingCount: number
-  /** The vector of an image's file, of length 1. Throws `invalidRequest` naming its field. */
-  embed(bytes: Buffer, options: EmbedOptions): Promise<Float32Array>
+  /** The row of an image's file. Throws `invalidRequest` naming its field. */
+  encode(bytes: Buffer, options: EncodeOptions): Promise<Float32Array>
   close(): Promise<void>
 }
 
-interface EmbedOptions {
+interface EncodeOptions {
   /** The field of the image. */
   readonly param: string
   readonly signal: AbortSignal
@@ -37,17 +36,18 @@ interface TowerOptions {
   readonly folder: string
   readonly file: string
   readonly session?: SessionOptions
-  /** Of the vectors of texts; undefined where their graph does not say. */
-  readonly dimensions: number | undefined
+  /** Names of outputs `[batch, width]`, of which the first that the graph has is read. */
+  readonly outputs: readonly string[]
+  /** The elements of a row; any number if undefined. */
+  readonly width: number | undefined
   /** Receives the size of every batch. */
   readonly onBatch?: (size: number) => void
 }
 
-const VECTORS = ['image_embeds', 'pooler_output']
 /** Larger batches gain nothing on processors. */
 const BATCH_SIZE_MAX = 4
 
-/** Loads the tower of images of a model. Throws `ModelLoadError`. */
+/** Loads a graph that reads images. Throws `ModelLoadError`. */
 export async function openImageTower(options: TowerOptions): Promise<ImageTower> {
   const rules = await readTowerRules(options.folder)
   const session = await options.runtime.load(options.file, options.session)
@@ -55,13 +55,13 @@ export async function openImageTower(options: TowerOptions): Promise<ImageTower>
 }
 
 async function assemble(
-  { runtime, file, dimensions, onBatch }: TowerOptions,
+  { runtime, file, outputs, width, onBatch }: TowerOptions,
   session: ModelSession,
   rules: TowerRules,
 ): Promise<ImageTower> {
-  const outputName = vectorOf(session, dimensions)
+  const outputName = findOutput(session, outputs, width)
   checkSides(session, rules)
-  const encoder = new ImageEncoder(runtime, session, { size: dimensions, outputName })
+  const encoder = new ImageEncoder(runtime, session, { size: width, outputName })
   const { hasDynamicQuantization } = await readOperators(file)
   const isSingle = hasDynamicQuantization || typeof pixelsOf(session)?.dims[0] === 'number'
   const pool = new PreparationPool(IMAGE_LIMITS)
@@ -77,29 +77,30 @@ async function assemble(
     get waitingCount() {
       return batcher.waitingCount
     },
-    async embed(bytes, { param, signal }) {
+    async encode(bytes, { param, signal }) {
       const size = await openImage(bytes, param, PROMPT_IMAGE_FORMATS)
       const layout = layoutWithin(param, () => rules.layout(size))
       const task = { kind: 'image', bytes, param, layout, settings: rules.pixels } as const
       const pixels = await pool.run(task, { param, budget: new WorkBudget(), signal })
-      return normalize(await batcher.submit(pixels, signal))
+      return batcher.submit(pixels, signal)
     },
     close: () => encoder.close(),
   }
 }
 
-/** The output that is one vector of each image. */
-function vectorOf({ file, outputs }: ModelSession, dimensions: number | undefined): string {
-  const found = VECTORS.flatMap((name) => outputs.filter((spec) => spec.name === name))[0]
+/** The output that is one row of each image. */
+function findOutput(
+  { file, outputs }: ModelSession,
+  names: readonly string[],
+  width: number | undefined,
+): string {
+  const found = names.flatMap((name) => outputs.filter((spec) => spec.name === name))[0]
   if (found === undefined || found.dims.length !== 2) {
-    throw new ModelLoadError(file, `not an encoder of images: it needs ${VECTORS.join(' or ')}`)
+    throw new ModelLoadError(file, `not an encoder of images: it needs ${names.join(' or ')}`)
   }
   const own = found.dims[1]
-  if (typeof own === 'number' && dimensions !== undefined && own !== dimensions) {
-    throw new ModelLoadError(
-      file,
-      `vectors of images have ${own} dimensions, those of texts ${dimensions}`,
-    )
+  if (typeof own === 'number' && width !== undefined && own !== width) {
+    throw new ModelLoadError(file, `${found.name} of images has ${own} elements, not ${width}`)
   }
   return found.name
 }
@@ -127,7 +128,7 @@ async function encodeAll(
   const { data: first, dims } = defined(images[0])
   const data = new Float32Array(first.length * images.length)
   for (const [index, image] of images.entries()) data.set(image.data, index * first.length)
-  const vectors = await encoder.encode({ data, dims: [images.length, ...dims.slice(1)] })
-  const size = vectors.length / images.length
-  return images.map((_, index) => vectors.slice(index * size, (index + 1) * size))
+  const rows = await encoder.encode({ data, dims: [images.length, ...dims.slice(1)] })
+  const size = rows.length / images.length
+  return images.map((_, index) => rows.slice(index * size, (index + 1) * size))
 }

@@ -4,8 +4,9 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
+import { sigmoid } from './labels.ts'
 import { createPairReader } from './pair-input.ts'
-import { type ClassifierOptions, openSequenceClassifier, sigmoid } from './sequence-classifier.ts'
+import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {

@@ -98,16 +98,3 @@ async function runBatch(
     batch.dispose()
   }
 }
-
-/** A probability of its own for a logit. */
-export function sigmoid(logit: number): number {
-  return 1 / (1 + Math.exp(-logit))
-}
-
-/** Probabilities that are 1 together. */
-export function softmax(logits: readonly number[]): readonly number[] {
-  const largest = Math.max(...logits)
-  const powers = logits.map((logit) => Math.exp(logit - largest))
-  const sum = powers.reduce((total, power) => total + power, 0)
-  return powers.map((power) => power / sum)
-}

@@ -2,9 +2,9 @@ import { failure } from '#shared/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
+import { softmax } from './labels.ts'
 import { createPairReader } from './pair-input.ts'
 import { refuseAbove } from './read-input.ts'
-import { softmax } from './sequence-classifier.ts'
 
 /**
  * Labels of the request by a model of natural language inference: each label is a hypothesis about

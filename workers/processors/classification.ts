@@ -1,10 +1,13 @@
 import { type ClassifyInput, checkProbabilityCount } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { EncodedText } from '#workers/embedding/encoder-batch.ts'
+import type { ImageClassifier } from '#workers/embedding/image-classifier.ts'
 
 import { countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
+import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 
 /** Parts of all texts of one request. */
 const PARTS_MAX = 2048
@@ -26,6 +29,7 @@ export async function classify(
   let count = 0
   for (const item of items) {
     await share()
+    if (isImage(item)) throw readsNoImages(item)
     const parts = await classifier.read(item, input)
     count += parts.length
     if (count > PARTS_MAX) throw tooManyParts(classifier)
@@ -42,6 +46,33 @@ export async function classify(
         split.map(async (own) => highest(await Promise.all(own.map(read)))),
       )
       return { task: 'classify', labels: classifier.labels, probabilities }
+    },
+  }
+}
+
+/** Judges the images of a classification. Throws `invalidRequest` where it has texts or labels. */
+export async function classifyImages(
+  { items, isActivated, zeroShot, tokensMax, hasMarkers }: ClassifyInput,
+  { classifier, storage }: { readonly classifier: ImageClassifier; readonly storage: ObjectStore },
+  { signal }: Tools,
+): Promise<Prepared> {
+  const { labels, tower } = classifier
+  if (zeroShot !== undefined) throw noEntailment(labels)
+  const images = items.filter(isImage)
+  if (images.length < items.length) throw readsImagesAlone()
+  checkProbabilityCount(images.length, labels.length)
+  return {
+    promptTokens: images.length * tower.tokensPerImage,
+    ignored: [
+      ...(tokensMax === undefined ? [] : ['truncate_prompt_tokens']),
+      ...(hasMarkers ? [] : ['add_special_tokens']),
+    ],
+    async compute() {
+      const rows = await encodeImages(images, { tower, storage }, signal)
+      const probabilities = rows.map((row) =>
+        isActivated ? classifier.toProbabilities([...row]) : [...row],
+      )
+      return { task: 'classify', labels, probabilities }
     },
   }
 }
@@ -75,6 +106,12 @@ async function classifyFreely(
       return { task: 'classify', labels, probabilities }
     },
   }
+}
+
+function readsImagesAlone(): Error {
+  return failure.invalidRequest('This model reads images, not texts.', {
+    ...{ param: 'input', code: 'unsupported_value' },
+  })
 }
 
 function noEntailment(labels: readonly string[]): Error {

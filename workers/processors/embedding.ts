@@ -1,19 +1,21 @@
 import type { ModelOptions } from '#shared/catalogue-options.ts'
-import type { EmbeddedImage, EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
+import type { EmbedInput, ImageItem, RerankInput } from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
 import { defined } from '#shared/json.ts'
-import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
+import type { ImageClassifier } from '#workers/embedding/image-classifier.ts'
 import type { ImageTower } from '#workers/embedding/image-tower.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
-import { classify } from './classification.ts'
+import { classify, classifyImages } from './classification.ts'
 import { purposeOf } from './embedding-purpose.ts'
 import { answerPrepared, countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
+import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 
 /** What an embedding queue serves: vectors of texts and images, labels, or relevance of pairs. */
 export type EmbeddingModel =
@@ -25,7 +27,13 @@ export type EmbeddingModel =
       readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
     }
   | { readonly task: 'rerank'; readonly reranker: Reranker }
-  | { readonly task: 'classify'; readonly classifier: Classifier }
+  | { readonly task: 'classify'; readonly reads: 'texts'; readonly classifier: Classifier }
+  | {
+      readonly task: 'classify'
+      readonly reads: 'images'
+      readonly classifier: ImageClassifier
+      readonly storage: ObjectStore
+    }
 
 /** Answers one embedding job. Batches are shared with the jobs that run beside it. */
 export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Tools): Promise<void> {
@@ -39,14 +47,13 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
   return answerPrepared(job, tools, async () => {
     if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
     if (input.task === 'rerank' && model.task === 'rerank') return rerank(input, model, tools)
-    if (input.task === 'classify' && model.task === 'classify')
+    if (input.task === 'classify' && model.task === 'classify') {
+      if (model.reads === 'images') return classifyImages(input, model, tools)
       return classify(input, model.classifier, tools)
+    }
     throw new Error(`no answer to ${input.task}`)
   })
 }
-
-// The API refuses larger files; this only bounds the memory of a worker.
-const IMAGE_BYTES_MAX = 64 * 1024 ** 2
 
 type Tools = JobTools<EmbeddingModel, 'embedding'>
 
@@ -58,7 +65,7 @@ async function embed(
   refuseDimensions(input, encoder)
   const { prefix, taskId, ignored } = purposeOf(input, encoder, options)
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
-  const items: (readonly number[] | EmbeddedImage)[] = []
+  const items: (readonly number[] | ImageItem)[] = []
   const share = yieldToEventLoop(clock)
   for (const item of input.items) {
     await share()
@@ -75,37 +82,14 @@ async function embed(
     async compute() {
       const [ofTexts, ofImages] = await Promise.all([
         Promise.all(texts.map((tokenIds) => encoder.embed(tokenIds, signal, taskId))),
-        images === undefined ? [] : embedImages(items.filter(isImage), images, signal),
+        images === undefined ? [] : encodeImages(items.filter(isImage), images, signal),
       ])
-      const vectors = items.map((item) => defined((isImage(item) ? ofImages : ofTexts).shift()))
+      const rest = { texts: ofTexts, images: ofImages.map(normalize) }
+      const vectors = items.map((item) => defined(rest[isImage(item) ? 'images' : 'texts'].shift()))
       const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
       return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
     },
   }
-}
-
-function isImage(item: readonly number[] | EmbeddedImage): item is EmbeddedImage {
-  return 'key' in item
-}
-
-/** One after another: each takes memory, and those of other jobs fill the batches. */
-async function embedImages(
-  items: readonly EmbeddedImage[],
-  { tower, storage }: { readonly tower: ImageTower; readonly storage: ObjectStore },
-  signal: AbortSignal,
-): Promise<Float32Array[]> {
-  const vectors: Float32Array[] = []
-  for (const { key, path: param } of items) {
-    const bytes = await readObject(storage, key, IMAGE_BYTES_MAX)
-    vectors.push(await tower.embed(bytes, { param, signal }))
-  }
-  return vectors
-}
-
-function readsNoImages({ path: param }: EmbeddedImage): Error {
-  return failure.invalidRequest('This model does not read images.', {
-    ...{ param, code: 'unsupported_value' },
-  })
 }
 
 async function rerank(

@@ -57,13 +57,13 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     process: processEmbedding,
     stats: (model) => ({
       ...IDLE,
-      waiting: encoderOf(model).waitingCount + (towerOf(model)?.waitingCount ?? 0),
+      waiting: (encoderOf(model)?.waitingCount ?? 0) + (towerOf(model)?.waitingCount ?? 0),
     }),
-    contextLengthOf: (model) => encoderOf(model).contextLength,
+    contextLengthOf: (model) => encoderOf(model)?.contextLength,
     labelCountOf: (model) =>
       model.task === 'classify' ? model.classifier.labels.length : undefined,
     async close(model) {
-      await encoderOf(model).close()
+      await encoderOf(model)?.close()
       await towerOf(model)?.close()
     },
   }),
@@ -103,12 +103,16 @@ export const PROCESSORS: readonly ProcessorRow[] = [
   }),
 ]
 
+/** The part of a model that reads texts. */
 function encoderOf(model: EmbeddingModel) {
-  if (model.task === 'classify') return model.classifier
+  if (model.task === 'classify') return model.reads === 'texts' ? model.classifier : undefined
   return model.task === 'embed' ? model.encoder : model.reranker
 }
 
+/** The part of a model that reads images. */
 function towerOf(model: EmbeddingModel) {
+  if (model.task === 'classify')
+    return model.reads === 'images' ? model.classifier.tower : undefined
   return model.task === 'embed' ? model.images?.tower : undefined
 }
 

@@ -6,6 +6,7 @@ import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
 import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
+import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
 import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { findCompanion } from '#workers/engine/model-files.ts'
@@ -47,17 +48,30 @@ export async function openEmbeddingModel(
     ...(maxBatchTokens !== undefined && { maxBatchTokens }),
     ...(onBatch !== undefined && { onBatch }),
   }
+  const can = (capability: string): boolean => model.capabilities.includes(capability)
+  if (can('classify') && can('vision')) {
+    disableImageCache()
+    const classifier = await openImageClassifier(options)
+    const opened = {
+      task: 'classify',
+      reads: 'images',
+      classifier,
+      storage: tools.storage,
+    } as const
+    return { opened, bytes: await bytesOfParts([classifier.modelFile]) }
+  }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOfParts([modelFile])
-  if (model.capabilities.includes('rerank')) {
+  if (can('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
   }
-  if (model.capabilities.includes('classify')) {
-    return { opened: { task: 'classify', classifier: await openClassifier(options) }, bytes }
+  if (can('classify')) {
+    const classifier = await openClassifier(options)
+    return { opened: { task: 'classify', reads: 'texts', classifier }, bytes }
   }
   const encoder = await openEncoder(options)
   const plain = { task: 'embed', encoder, options: model.options } as const
-  if (!model.capabilities.includes('vision')) return { opened: plain, bytes }
+  if (!can('vision')) return { opened: plain, bytes }
   return closeOnFailure(encoder, async () => {
     const file = await findCompanion(modelFile, 'vision_model')
     const tower = await openTower(model, tools, { file, encoder })
@@ -74,7 +88,7 @@ async function openTower(
   disableImageCache()
   return openImageTower({
     ...{ runtime, folder, file, session: sessionOptionsOf(model, config) },
-    dimensions: encoder.dimensions,
+    ...{ outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions },
     ...(onBatch !== undefined && { onBatch }),
   })
 }

@@ -73,7 +73,7 @@ interface ProcessorSpec<K extends QueueKind, Model> {
   process(job: JobEnvelope<K>, tools: JobTools<Model, K>): Promise<void>
   stats(opened: Model): ModelStats
   /** In tokens; absent for models that read none. */
-  contextLengthOf?(opened: Model): number
+  contextLengthOf?(opened: Model): number | undefined
   /** Undefined for models that give no labels. */
   labelCountOf?(opened: Model): number | undefined
   samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined

@@ -59,6 +59,8 @@ export function wholeImage(tile: ImageSize, marks: readonly Mark[]): ImageLayout
 
 /** Width and height as a file names them. */
 export function sizeOf(processor: Json, name = 'size'): ImageSize {
+  const square = squareOr(processor[name])
+  if (square !== undefined) return square
   const size = recordOf(processor, name)
   return { width: numberOf(size, 'width'), height: numberOf(size, 'height') }
 }

@@ -8,11 +8,12 @@ import {
   numberOf,
   pixelSettings,
   readCentre,
+  recordOf,
   sizeOf,
   wholeImage,
 } from './processor-file.ts'
 
-/** How a model reads an image that it embeds. */
+/** How a model reads an image that it embeds or classifies. */
 export interface TowerRules {
   readonly pixels: PixelSettings
   /** What an image counts as: the patches that the model sees. */
@@ -20,7 +21,7 @@ export interface TowerRules {
   layout(size: ImageSize): ImageLayout
 }
 
-/** The rules of CLIP, SigLIP and their kind. Throws `ModelLoadError` naming what is not known. */
+/** The rules of CLIP, SigLIP, ViT and their kind. Throws `ModelLoadError` for others. */
 export async function readTowerRules(folder: string): Promise<TowerRules> {
   const processor = await readJson(folder, 'preprocessor_config.json')
   const config = (await findJson(folder, 'config.json')) ?? {}
@@ -31,9 +32,24 @@ export async function readTowerRules(folder: string): Promise<TowerRules> {
   }
 }
 
-/** Jina's processor has other names for what CLIP's does. Throws an `Error` for another way. */
+/** The same rules in the names of CLIP's processor. Throws an `Error` for another way. */
 function withUsualNames(processor: Json): Json {
-  if (processor.image_processor_type !== 'JinaCLIPImageProcessor') return processor
+  const type = processor.image_processor_type ?? processor.feature_extractor_type
+  if (type === 'JinaCLIPImageProcessor') return withNamesOfJina(processor)
+  return /^ConvNext/.test(String(type)) ? withNamesOfConvNext(processor) : processor
+}
+
+/** ConvNeXt crops the margins of images below a side of 384, and squeezes larger ones. */
+function withNamesOfConvNext({ crop_pct: share, ...processor }: Json): Json {
+  const { size } = processor
+  const side =
+    typeof size === 'number' ? size : numberOf(recordOf(processor, 'size'), 'shortest_edge')
+  if (side >= 384) return { ...processor, size: side, do_center_crop: false }
+  const shortest = Math.trunc(side / (typeof share === 'number' ? share : 224 / 256))
+  return { ...processor, size: shortest, crop_size: side, do_center_crop: true }
+}
+
+function withNamesOfJina(processor: Json): Json {
   const { size, mean, std, resize_mode: mode, interpolation } = processor
   if (mode !== 'shortest' || interpolation !== 'bicubic') {
     throw new Error(
@@ -43,7 +59,9 @@ function withUsualNames(processor: Json): Json {
   return { size, crop_size: size, image_mean: mean, image_std: std, resample: 3 }
 }
 
-const PATCH_SIDES: Readonly<Record<string, number>> = { clip: 32, siglip: 16, siglip2: 16 }
+const PATCH_SIDES: Readonly<Record<string, number>> = { siglip: 16, siglip2: 16 }
+// Of CLIP; convolutions end with one place for as many pixels, too.
+const PATCH_SIDE = 32
 
 function rulesOf(config: Json, processor: Json): TowerRules {
   if (processor.do_resize === false) {
@@ -53,8 +71,9 @@ function rulesOf(config: Json, processor: Json): TowerRules {
   const isCropped = processor.do_center_crop ?? processor.crop_size !== undefined
   const read = isCropped === true ? readCentre(processor) : () => wholeImage(sizeOf(processor), [])
   const { tile } = read({ width: 1, height: 1 }, [])
-  const vision = isRecord(config.vision_config) ? config.vision_config : {}
-  const side = numberOf(vision, 'patch_size', PATCH_SIDES[String(config.model_type)])
+  const vision = isRecord(config.vision_config) ? config.vision_config : config
+  const usual = PATCH_SIDES[String(config.model_type)] ?? PATCH_SIDE
+  const side = numberOf(vision, 'patch_size', usual)
   return {
     pixels: pixelSettings(processor),
     tokensPerImage: Math.floor(tile.width / side) * Math.floor(tile.height / side),

@@ -27,7 +27,8 @@ const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), {
   maxItems: EMBEDDING_TOKENS_MAX,
 })
 
-const TEXT_OR_IMAGE = Type.Object(
+/** An input that is an object: a text or an image. */
+export const TEXT_OR_IMAGE = Type.Object(
   {
     text: Type.Optional(TEXT),
     image: Type.Optional(
@@ -124,10 +125,7 @@ export async function embedInput(
   body: EmbeddingBody,
   { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
 ): Promise<Embedding> {
-  const images = new RequestImages()
-  const sent = itemsOf(body.input).map((item, index) => {
-    return isObject(item) ? itemOf(item, `input[${index}]`, images) : item
-  })
+  const { items: sent, images } = itemsOf(body.input)
   requireVision(model, images)
   const tokensMax = tokensMaxOf(body)
   checkTokenCount(sent)
@@ -206,19 +204,24 @@ export function tooManyTokens(tokens: number): ServiceError {
 type TextOrImage = Static<typeof TEXT_OR_IMAGE>
 type Text = string | readonly number[]
 
-/** The inputs of a request: a text or a list of token ids is one. */
-export function itemsOf(input: Exclude<EmbeddingBody['input'], TextOrImage[]>): readonly Text[]
-export function itemsOf(input: EmbeddingBody['input']): readonly (Text | TextOrImage)[]
-export function itemsOf(input: EmbeddingBody['input']): readonly (Text | TextOrImage)[] {
-  if (typeof input === 'string') return [input]
-  return isTokenIds(input) ? [input] : input
+/** The inputs of a request and the files of its images: a text or a list of token ids is one. */
+export function itemsOf(input: EmbeddingBody['input']): Pick<EmbedInput, 'items'> & {
+  readonly images: RequestImages
+} {
+  const images = new RequestImages()
+  if (typeof input === 'string') return { items: [input], images }
+  if (isTokenIds(input)) return { items: [input], images }
+  const items = input.map((item, index) => {
+    return isObject(item) ? itemOf(item, `input[${index}]`, images) : item
+  })
+  return { items, images }
 }
 
 function isObject(item: Text | TextOrImage): item is TextOrImage {
   return typeof item === 'object' && !Array.isArray(item)
 }
 
-/** One text or one image: vectors of both together are not made here. */
+/** One text or one image: no model here reads both together. */
 function itemOf(
   { text, image }: TextOrImage,
   path: string,

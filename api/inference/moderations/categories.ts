@@ -19,36 +19,41 @@ interface Moderation {
   readonly category_applied_input_types: Readonly<Record<string, readonly string[]>>
 }
 
+/** What a model says of one text or image. */
+export interface Judgement {
+  readonly model: Pick<CatalogueModel, 'id' | 'options'>
+  readonly type: 'text' | 'image'
+  readonly labels: readonly string[]
+  readonly probabilities: readonly number[]
+}
+
 /**
- * Reads probabilities of a model's labels as categories. Labels mean what `options.categories`
- * says, or the category of their name; others are shown under their own name and flag nothing.
- * Categories that the model does not judge have the score 0 and apply to no type of input. Throws
- * `model_not_supported` for a model that judges none.
+ * Reads probabilities of labels as categories, the highest of all judgements. Labels mean what
+ * `options.categories` says, or the category of their name; others are shown under their own name
+ * and flag nothing. Categories that no model judges have the score 0 and apply to no type of input.
+ * Throws `model_not_supported` for a model that judges none.
  */
-export function moderate(
-  model: Pick<CatalogueModel, 'id' | 'options'>,
-  labels: readonly string[],
-  probabilities: readonly number[],
-): Moderation {
+export function moderate(judgements: readonly Judgement[]): Moderation {
   const scores = new Map(CATEGORIES.map((name) => [name, 0]))
-  const judged = new Set<string>()
-  for (const [index, label] of labels.entries()) {
-    const category = categoryOf(label, model.options.categories ?? {})
-    if (category === null) continue
-    scores.set(category, Math.max(scores.get(category) ?? 0, probabilities[index] ?? 0))
-    judged.add(category)
+  const typesOf = new Map<string, Set<string>>()
+  for (const { model, type, labels, probabilities } of judgements) {
+    const names = labels.map((label) => categoryOf(label, model.options.categories ?? {}))
+    if (!names.some((name) => KNOWN.has(name ?? ''))) throw judgesNothing(model.id, labels)
+    for (const [index, name] of names.entries()) {
+      if (name === null) continue
+      scores.set(name, Math.max(scores.get(name) ?? 0, probabilities[index] ?? 0))
+      typesOf.set(name, (typesOf.get(name) ?? new Set()).add(type))
+    }
   }
-  const flagging = [...judged].filter((category) => KNOWN.has(category))
-  if (flagging.length === 0) throw judgesNothing(model.id, labels)
   const isFlagged = (name: string): boolean =>
-    judged.has(name) && (scores.get(name) ?? 0) >= THRESHOLD
+    typesOf.has(name) && (scores.get(name) ?? 0) >= THRESHOLD
   const names = [...scores.keys()]
   return {
-    flagged: flagging.some(isFlagged),
+    flagged: CATEGORIES.some(isFlagged),
     categories: Object.fromEntries(names.map((name) => [name, isFlagged(name)])),
     category_scores: Object.fromEntries(scores),
     category_applied_input_types: Object.fromEntries(
-      names.map((name) => [name, judged.has(name) ? ['text'] : []]),
+      names.map((name) => [name, [...(typesOf.get(name) ?? [])]]),
     ),
   }
 }

@@ -1,4 +1,5 @@
-import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { invalidValue } from '#api/inference/field-schemas.ts'
+import { getTaskModel, type ModelDirectory, readsOf } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Caller } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
@@ -25,9 +26,16 @@ export function checkTextCount(body: unknown): void {
   )
 }
 
+/** A job that classifies. */
+export interface ClassifyingJob {
+  readonly model: CatalogueModel
+  readonly input: ClassifyInput
+}
+
 /**
- * The job that classifies texts. Throws unless its model classifies, and for more probabilities
- * than one answer may have, as far as a live worker says how many labels the model has.
+ * The job that classifies texts or images. Throws unless its model classifies those, and for more
+ * probabilities than one answer may have, as far as a live worker says how many labels the model
+ * has.
  */
 export async function classifyingJob(
   services: ClassifyServices,
@@ -35,20 +43,46 @@ export async function classifyingJob(
   {
     modelName,
     endpoint,
+    reads = 'texts',
     ...input
   }: {
-    /** The first model that classifies, if absent. */
+    readonly reads?: 'texts' | 'images'
+    /** The first model that classifies them, if absent. */
     readonly modelName: string | null | undefined
     /** As the client knows it, such as `v1/moderations`. */
     readonly endpoint: string
   } & Omit<ClassifyInput, 'task'>,
-): Promise<{ readonly model: CatalogueModel; readonly input: ClassifyInput }> {
+): Promise<ClassifyingJob> {
   const wanted: ClassifyInput = { task: 'classify', ...input }
   checkZeroShot(wanted)
-  const need = { name: modelName, task: 'classify', endpoint } as const
+  const isNamed = modelName !== null && modelName !== undefined
+  if (!isNamed && reads === 'images') requireClassifier(services, wanted)
+  const need = { name: modelName, task: 'classify', reads, endpoint } as const
   const model = await getTaskModel(services, caller, need)
+  if (readsOf(model) !== reads) throw readsOther(model)
   const queues = services.workersSeen().flatMap((worker) => worker.queues)
   const own = queues.find(({ modelId, labelCount }) => modelId === model.id && labelCount)
   checkProbabilityCount(wanted.items.length, own?.labelCount ?? 0)
   return { model, input: wanted }
+}
+
+function readsOther(model: CatalogueModel): Error {
+  const reads = readsOf(model)
+  const other = reads === 'images' ? 'texts' : 'images'
+  return failure.invalidRequest(
+    `Invalid 'input': the model \`${model.id}\` classifies ${reads}, not ${other}.`,
+    { param: 'input', code: 'unsupported_value' },
+  )
+}
+
+/** Servers without a classifier of images are common, so that they say so. */
+function requireClassifier(
+  { catalogue }: ClassifyServices,
+  { items: [first] }: ClassifyInput,
+): void {
+  const can = ({ capabilities }: CatalogueModel): boolean =>
+    capabilities.includes('classify') && capabilities.includes('vision')
+  if (catalogue.models.some(can)) return
+  const path = typeof first === 'object' && 'path' in first ? first.path : 'input'
+  throw invalidValue(path, 'no model of this server classifies images, only texts.')
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { itemsOf, tokensMaxOf } from '#api/inference/embeddings/embedding-request.ts'
+import { itemsOf, TEXT_OR_IMAGE, tokensMaxOf } from '#api/inference/embeddings/embedding-request.ts'
 import {
   fixed,
   ineffective,
@@ -9,6 +9,7 @@ import {
   optionalBoolean,
   optionalInteger,
 } from '#api/inference/field-schemas.ts'
+import { type RequestImages, withImages } from '#api/inference/request-images.ts'
 import { JOB_ERRORS, rowsAnswer } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -20,7 +21,12 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 
 import { CANDIDATE_FIELDS, candidatesOf } from './candidate-labels.ts'
-import { type ClassifyServices, checkTextCount, classifyingJob } from './classify-texts.ts'
+import {
+  type ClassifyingJob,
+  type ClassifyServices,
+  checkTextCount,
+  classifyingJob,
+} from './classify-texts.ts'
 
 const TOKENS_MAX = 300_000
 const TEXT = Type.String({ minLength: 1 })
@@ -30,8 +36,17 @@ export const CLASSIFY_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.Union(
-      [TEXT, Type.Array(TEXT, { minItems: 1 }), TOKEN_IDS, Type.Array(TOKEN_IDS, { minItems: 1 })],
-      { description: 'A text, several texts, the token ids of a text or of several texts.' },
+      [
+        TEXT,
+        Type.Array(TEXT, { minItems: 1 }),
+        TOKEN_IDS,
+        Type.Array(TOKEN_IDS, { minItems: 1 }),
+        Type.Array(TEXT_OR_IMAGE, { minItems: 1 }),
+      ],
+      {
+        description:
+          'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
+      },
     ),
     truncate_prompt_tokens: optionalInteger({
       minimum: -1,
@@ -60,7 +75,7 @@ export const CLASSIFY_BODY = Type.Object(
 )
 export type ClassifyBody = Static<typeof CLASSIFY_BODY>
 
-const CLASSIFY_RESPONSE = rowsAnswer('The label of each text, in their order.', {
+const CLASSIFY_RESPONSE = rowsAnswer('The label of each text or image, in their order.', {
   required: ['index', 'label', 'probs', 'num_classes'],
   properties: {
     index: { type: 'integer' },
@@ -75,7 +90,7 @@ const CLASSIFY_RESPONSE = rowsAnswer('The label of each text, in their order.', 
   },
 })
 
-/** `POST /classify`, as vLLM has it: the labels of texts. */
+/** `POST /classify`, as vLLM has it: the labels of texts, and of images besides. */
 export function registerClassify(
   app: FastifyInstance,
   services: InferenceServices,
@@ -86,7 +101,7 @@ export function registerClassify(
     preValidation: async ({ body }) => checkClassifyBody(body),
     schema: {
       operationId,
-      summary: 'Label texts',
+      summary: 'Label texts and images',
       tags: ['Moderations'],
       security: [{ apiKey: [] }],
       body: CLASSIFY_BODY,
@@ -112,28 +127,35 @@ export function checkClassifyBody(body: unknown): void {
 
 async function classify(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
-  const wanted = await labellingJob(services, callerOf(request), request.body as ClassifyBody)
-  const { result, usage } = await runJob(http, services, { kind: 'embedding', ...wanted })
+  const caller = callerOf(request)
+  const { job, images } = await labellingJob(services, caller, request.body as ClassifyBody)
+  const { organizationId } = caller
+  const { result, usage } = await withImages(services, { images, organizationId }, () =>
+    runJob(http, services, { kind: 'embedding', ...job }),
+  )
   if (result.task !== 'classify') throw new Error('a classification was answered otherwise')
   const head = answerHeadOf(request, services.clock)
-  return presentLabels({ head, model: wanted.model, result, usage })
+  return presentLabels({ head, model: job.model, result, usage })
 }
 
-/** The job that labels the texts of a request. Throws for unsuitable models. */
+/** The job that labels the inputs of a request. Throws for unsuitable models. */
 export async function labellingJob(
   services: ClassifyServices,
   caller: Caller,
   body: ClassifyBody,
-): ReturnType<typeof classifyingJob> {
+): Promise<{ readonly job: ClassifyingJob; readonly images: RequestImages }> {
   const tokensMax = tokensMaxOf(body)
   const zeroShot = candidatesOf(body)
-  return classifyingJob(services, caller, {
-    ...{ modelName: body.model, endpoint: 'v1/classify', items: itemsOf(body.input) },
+  const { items, images } = itemsOf(body.input)
+  const job = await classifyingJob(services, caller, {
+    ...{ modelName: body.model, endpoint: 'v1/classify', items },
+    reads: images.all.length > 0 ? 'images' : 'texts',
     ...(tokensMax !== undefined && { tokensMax }),
     hasMarkers: body.add_special_tokens ?? true,
     isActivated: isActivated(body),
     ...(zeroShot !== undefined && { zeroShot }),
   })
+  return { job, images }
 }
 
 /** The answer in the form of vLLM. */

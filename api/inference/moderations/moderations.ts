@@ -1,16 +1,22 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { invalidValue, optionalString } from '#api/inference/field-schemas.ts'
+import { optionalString } from '#api/inference/field-schemas.ts'
+import { readsOf } from '#api/inference/model-route.ts'
+import { RequestImages, withImages } from '#api/inference/request-images.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { answerHeadOf, type Caller, callerOf } from '#api/v1/request-context.ts'
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
+import type { ClassifyInput, EmbeddingResult } from '#shared/contracts/embedding.ts'
 
-import { CATEGORIES, moderate } from './categories.ts'
-import { type ClassifyServices, checkTextCount, classifyingJob } from './classify-texts.ts'
+import { CATEGORIES, type Judgement, moderate } from './categories.ts'
+import {
+  type ClassifyingJob,
+  type ClassifyServices,
+  checkTextCount,
+  classifyingJob,
+} from './classify-texts.ts'
 
 /** Names that clients send without a choice of their own. */
 const OPENAI_MODELS: ReadonlySet<string> = new Set([
@@ -22,7 +28,10 @@ const PART = Type.Union([
   Type.Object({ type: Type.Literal('text'), text: Type.String() }, { additionalProperties: false }),
   Type.Object(
     { type: Type.Literal('image_url'), image_url: Type.Object({ url: Type.String() }) },
-    { additionalProperties: false, description: 'No model here judges images.' },
+    {
+      additionalProperties: false,
+      description: 'A data URL, or an https URL that is fetched; for models that classify images.',
+    },
   ),
 ])
 
@@ -40,7 +49,7 @@ export const MODERATION_BODY = Type.Object(
     model: optionalString({
       minLength: 1,
       description:
-        'The id of a model. The first that classifies if absent, or if it is a name of OpenAI that no model has.',
+        'The id of a model. If absent, or if it is a name of OpenAI that no model has, the first model that classifies texts judges the texts, and the first that classifies images the images.',
     }),
   },
   { additionalProperties: false },
@@ -59,7 +68,7 @@ const MODERATION_RESPONSE = {
   required: ['id', 'model', 'results'],
   properties: {
     id: { type: 'string' },
-    model: { type: 'string' },
+    model: { type: 'string', description: 'The ids of the models, with commas.' },
     results: {
       type: 'array',
       items: {
@@ -72,7 +81,7 @@ const MODERATION_RESPONSE = {
           category_applied_input_types: byCategory({
             type: 'array',
             description: 'Empty for categories that the model does not judge.',
-            items: { const: 'text' },
+            items: { enum: ['text', 'image'] },
           }),
         },
       },
@@ -87,7 +96,7 @@ export function registerModerations(app: FastifyInstance, services: InferenceSer
     preValidation: async ({ body }) => checkTextCount(body),
     schema: {
       operationId: 'createModeration',
-      summary: 'Judge texts by categories of harm',
+      summary: 'Judge texts and images by categories of harm',
       tags: ['Moderations'],
       security: [{ apiKey: [] }],
       body: MODERATION_BODY,
@@ -99,48 +108,92 @@ export function registerModerations(app: FastifyInstance, services: InferenceSer
 
 async function answer(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
-  const wanted = await moderatingJob(services, callerOf(request), request.body as ModerationBody)
-  const { result } = await runJob(http, services, { kind: 'embedding', ...wanted })
-  if (result.task !== 'classify') throw new Error('a moderation was answered otherwise')
+  const caller = callerOf(request)
+  const { jobs, images } = await moderatingJobs(services, caller, request.body as ModerationBody)
+  const { organizationId } = caller
+  const answered = await withImages(services, { images, organizationId }, async () => {
+    const results: AnsweredModeration[] = []
+    for (const job of jobs) {
+      const { result } = await runJob(http, services, { kind: 'embedding', ...job })
+      results.push({ ...job, result })
+    }
+    return results
+  })
   const id = answerHeadOf(request, services.clock).newId('modr-')
-  return presentModeration({ id, model: wanted.model, result })
+  return presentModeration(id, answered)
 }
 
-/** The job that judges the texts of a request. Throws for images and unsuitable models. */
-export function moderatingJob(
+interface Moderation {
+  /** One for texts, one for images, or both. */
+  readonly jobs: readonly ClassifyingJob[]
+  readonly images: RequestImages
+}
+
+/** The jobs that judge the inputs of a request. Throws for unsuitable models. */
+export async function moderatingJobs(
   services: ClassifyServices,
   caller: Caller,
   { model, input }: ModerationBody,
-): ReturnType<typeof classifyingJob> {
-  const isOpenAi =
-    OPENAI_MODELS.has(model ?? '') && services.catalogue.find(`${model}`) === undefined
-  return classifyingJob(services, caller, {
-    ...{ modelName: isOpenAi ? null : model, endpoint: 'v1/moderations' },
-    ...{ items: textsOf(input), tokensMax: 'split', hasMarkers: true, isActivated: true },
-  })
+): Promise<Moderation> {
+  const { texts, images } = inputsOf(input)
+  const judge = (reads: 'texts' | 'images', rest: Pick<ClassifyInput, 'items' | 'tokensMax'>) =>
+    classifyingJob(services, caller, {
+      ...{ modelName: nameOf(services, model, reads), endpoint: 'v1/moderations', reads },
+      ...{ ...rest, hasMarkers: true, isActivated: true },
+    })
+  const jobs: ClassifyingJob[] = []
+  if (texts.length > 0) jobs.push(await judge('texts', { items: texts, tokensMax: 'split' }))
+  if (images.all.length > 0) {
+    const items = images.all.map(({ key, path }) => ({ key, path }))
+    jobs.push(await judge('images', { items }))
+  }
+  return { jobs, images }
 }
 
-function textsOf(input: ModerationBody['input']): readonly string[] {
-  if (typeof input === 'string') return [input]
+/** Names of OpenAI choose no model here, unless one has the name and reads what is judged. */
+function nameOf(
+  { catalogue }: ClassifyServices,
+  name: string | null | undefined,
+  reads: 'texts' | 'images',
+): string | null | undefined {
+  if (!OPENAI_MODELS.has(name ?? '')) return name
+  const model = catalogue.find(`${name}`)
+  return model !== undefined && readsOf(model) === reads ? name : null
+}
+
+/** Texts one by one; those of the parts of a message together, beside its images. */
+function inputsOf(input: ModerationBody['input']): {
+  readonly texts: readonly string[]
+  readonly images: RequestImages
+} {
+  const images = new RequestImages()
+  if (typeof input === 'string') return { texts: [input], images }
   const parts = input.filter((item) => typeof item !== 'string')
-  if (parts.length === 0) return input.filter((item) => typeof item === 'string')
-  const texts = parts.map((part, index) => {
-    if (part.type === 'text') return part.text
-    throw invalidValue(`input[${index}]`, 'no model of this server judges images, only texts.')
-  })
-  return [texts.join('\n')]
+  if (parts.length === 0) return { texts: input.filter((item) => typeof item === 'string'), images }
+  const texts: string[] = []
+  for (const [index, part] of parts.entries()) {
+    if (part.type === 'text') texts.push(part.text)
+    else images.add({ kind: 'url', url: part.image_url.url }, { path: `input[${index}].image_url` })
+  }
+  return { texts: texts.length > 0 ? [texts.join('\n')] : [], images }
 }
 
-/** The answer in the form of the API. */
-export function presentModeration({
-  id,
-  model,
-  result,
-}: {
-  readonly id: string
-  readonly model: CatalogueModel
-  readonly result: Extract<EmbeddingResult, { readonly task: 'classify' }>
-}): object {
-  const { labels, probabilities } = result
-  return { id, model: model.id, results: probabilities.map((row) => moderate(model, labels, row)) }
+/** A job of a moderation with its result. */
+interface AnsweredModeration extends Pick<ClassifyingJob, 'model' | 'input'> {
+  readonly result: EmbeddingResult
+}
+
+/** The answer in the form of the API: one result for each text, or one for a message. */
+export function presentModeration(id: string, answered: readonly AnsweredModeration[]): object {
+  const judgements = answered.flatMap(({ model, result }) => {
+    if (result.task !== 'classify') throw new Error('a moderation was answered otherwise')
+    const type = readsOf(model) === 'images' ? 'image' : 'text'
+    const { labels } = result
+    return result.probabilities.map((row): Judgement => {
+      return { model, type, labels, probabilities: row }
+    })
+  })
+  const isMessage = judgements.some(({ type }) => type === 'image')
+  const results = isMessage ? [moderate(judgements)] : judgements.map((one) => moderate([one]))
+  return { id, model: answered.map(({ model }) => model.id).join(','), results }
 }

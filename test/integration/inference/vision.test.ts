@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { afterAll, beforeAll, expect, inject, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { openFaultTiers } from '#test/support/fault-tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
@@ -12,6 +12,7 @@ import { API_KEY } from '#test/support/tiers.ts'
 
 const MODELS = join(import.meta.dirname, '../../fixtures/models')
 const MODEL = 'pictured'
+const SERVED = `${MODEL},towers-vision,text-judge,image-judge`
 const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
 const FILES = read('vision-images.json') as readonly string[]
 /** Prompts of transformers; the first is of one image, the second of two. */
@@ -32,12 +33,22 @@ beforeAll(async () => {
       ...{ kind: 'embedding', source: join(MODELS, 'clip') },
       ...{ id: `towers-${capability}`, capabilities: [capability] },
     })),
+    {
+      ...{ id: 'text-judge', kind: 'embedding', source: join(MODELS, 'classifier') },
+      ...{ capabilities: ['classify'], aliases: ['omni-moderation-latest'] },
+      options: { categories: { angry: 'hate', calm: null, glad: null } },
+    },
+    {
+      ...{ id: 'image-judge', kind: 'embedding', source: join(MODELS, 'vit-classifier') },
+      ...{ capabilities: ['classify', 'vision'] },
+      options: { categories: { nsfw: 'sexual', normal: null } },
+    },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
   const tiers = openFaultTiers({
     ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
     keyPrefix: `vision-${randomUUID().slice(0, 8)}`,
-    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: `${MODEL},towers-vision` },
+    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: SERVED },
   })
   close = async () => {
     await tiers.stop()
@@ -62,7 +73,17 @@ interface Answer {
     readonly total_tokens: number
     readonly prompt_tokens_details: { readonly cached_tokens: number }
   }
-  readonly data: readonly { readonly index: number; readonly embedding: readonly number[] }[]
+  readonly data: readonly {
+    readonly index: number
+    readonly embedding: readonly number[]
+    readonly label: string
+    readonly probs: readonly number[]
+  }[]
+  readonly results: readonly {
+    readonly categories: Readonly<Record<string, boolean>>
+    readonly category_scores: Readonly<Record<string, number>>
+    readonly category_applied_input_types: Readonly<Record<string, readonly string[]>>
+  }[]
   readonly error?: { readonly param: string; readonly code: string }
 }
 
@@ -191,4 +212,65 @@ it('names the image that it cannot embed', async () => {
   expect([blind.status, blind.body.error]).toMatchObject([
     ...[400, { param: 'input[1].image', code: 'unsupported_value' }],
   ])
+})
+
+describe('a classifier of images', () => {
+  const { labels, probabilities } = read('vit-classifier/golden.json') as {
+    readonly labels: readonly string[]
+    readonly probabilities: readonly (readonly number[])[]
+  }
+  const [, expected = []] = probabilities
+  const imagePart = { type: 'image_url', image_url: { url: dataUrl(1) } }
+
+  it('labels images', async () => {
+    const input = [{ image: dataUrl(1) }, { image: FILES[2] }]
+    const { status, body } = await post('classify', { model: 'image-judge', input })
+    expect([status, body.error]).toEqual([200, undefined])
+    expect(body.data.map(({ label }) => label)).toEqual(['nsfw', 'violence'])
+    const { probs } = body.data[0] as Answer['data'][number]
+    for (const [at, value] of probs.entries()) expect(value).toBeCloseTo(expected[at] ?? 9, 4)
+    expect(body.usage.prompt_tokens).toBe(2 * 16)
+  })
+
+  it.each([undefined, 'omni-moderation-latest'])(
+    'judges the images of a message beside its texts where the name is %s',
+    async (model) => {
+      const input = [{ type: 'text', text: 'a sentence' }, imagePart]
+      const { status, body } = await post('moderations', { model, input })
+      expect([status, body.error]).toEqual([200, undefined])
+      expect(body).toMatchObject({ model: 'text-judge,image-judge' })
+      const [result, another] = body.results
+      expect(another).toBeUndefined()
+      expect(result?.category_applied_input_types).toMatchObject({
+        ...{ hate: ['text'], sexual: ['image'], violence: ['image'], 'self-harm': [] },
+      })
+      const scores = result?.category_scores ?? {}
+      expect(scores.sexual).toBeCloseTo(expected[labels.indexOf('nsfw')] ?? 9, 4)
+      expect(scores.violence).toBeCloseTo(expected[labels.indexOf('violence')] ?? 9, 4)
+      expect(result?.categories).toMatchObject({ sexual: true, violence: false })
+    },
+  )
+
+  it('judges an image alone', async () => {
+    const { body } = await post('moderations', { model: 'image-judge', input: [imagePart] })
+    expect(body.results[0]?.category_applied_input_types).toMatchObject({
+      ...{ hate: [], sexual: ['image'] },
+    })
+  })
+
+  it.each([
+    ['moderations', { model: 'image-judge', input: 'a' }, 'input'],
+    ['moderations', { model: 'text-judge', input: [imagePart] }, 'input'],
+    ['classify', { model: 'text-judge', input: [{ image: dataUrl(0) }] }, 'input'],
+    ['classify', { model: 'image-judge', input: [{ image: dataUrl(0) }, { text: 'a' }] }, 'input'],
+    [
+      'classify',
+      { model: 'image-judge', input: [{ image: FILES[0]?.slice(0, 160) }] },
+      'input[0].image',
+    ],
+    ['classify', { model: 'image-judge', input: [{ image: FILES[0] }], labels: ['a'] }, 'input'],
+  ])('refuses of /v1/%s what it cannot read: %#', async (path, wanted, param) => {
+    const { status, body } = await post(path, wanted)
+    expect([status, body.error?.param]).toEqual([400, param])
+  })
 })

@@ -128,6 +128,14 @@ describe('the catalogue', () => {
         '"vision" changes nothing beside "rerank"',
       ],
       [
+        {
+          kind: 'embedding',
+          capabilities: ['classify', 'vision'],
+          options: { maxBatchTokens: 9 },
+        },
+        'options.maxBatchTokens changes nothing for classifiers of images',
+      ],
+      [
         { kind: 'embedding', capabilities: ['rerank'], options: { queryPrefix: 'q' } },
         'options.queryPrefix changes nothing for rerankers',
       ],

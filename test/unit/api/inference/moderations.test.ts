@@ -81,7 +81,7 @@ describe('POST /v1/moderations', () => {
     [
       { input: [{ type: 'image_url', image_url: { url: 'https://a.test/b.png' } }] },
       400,
-      'input[0]',
+      'input[0].image_url',
     ],
     [{ input: 'a', model: 'tiny-embed' }, 404, 'model'],
   ])('refuses %j', async (body, status, param) => {
@@ -101,7 +101,12 @@ describe('POST /v1/moderations', () => {
 
 describe('the categories of a model', () => {
   const read = (labels: readonly string[], categories?: Record<string, string | null>) =>
-    moderate({ id: 'm', options: categories ? { categories } : {} }, labels, [0.2, 0.6])
+    moderate([
+      {
+        ...{ model: { id: 'm', options: categories ? { categories } : {} }, type: 'text' },
+        ...{ labels, probabilities: [0.2, 0.6] },
+      },
+    ])
 
   it.each([
     ['Self_Harm', 'self-harm'],

@@ -41,6 +41,31 @@ it.each([
   })
 })
 
+it.each([
+  [224, 0.875, { sizes: [{ width: 512, height: 256 }], tiles: [{ x: 144, y: 16 }] }],
+  [224, undefined, { sizes: [{ width: 512, height: 256 }], tiles: [{ x: 144, y: 16 }] }],
+  [384, 1, { sizes: [{ width: 384, height: 384 }], tiles: [{ x: 0, y: 0 }] }],
+])(
+  'reads an image of side %i and a cropped share of %s as ConvNeXt',
+  async (side, share, expected) => {
+    const type = { image_processor_type: 'ConvNextImageProcessor' }
+    const processor = { ...type, size: { shortest_edge: side }, crop_pct: share, ...NUMBERS }
+    const { tokensPerImage, layout } = await rulesOf(processor, { model_type: 'convnext' })
+    const tile = { width: side, height: side }
+    expect(layout({ width: 640, height: 320 })).toMatchObject({ ...expected, tile })
+    expect(tokensPerImage).toBe((side / 32) ** 2)
+  },
+)
+
+it.each([
+  ['older files', 224],
+  ['newer files', { width: 224, height: 224 }],
+])('reads the whole of an image as ViT by the size of %s', async (_, size) => {
+  const { tokensPerImage, layout } = await rulesOf({ size, ...NUMBERS }, { patch_size: 16 })
+  expect(layout({ width: 640, height: 320 })).toMatchObject({ tile: { width: 224, height: 224 } })
+  expect(tokensPerImage).toBe(196)
+})
+
 it('reads the whole of an image where nothing is cropped', async () => {
   const size = { width: 256, height: 256 }
   const { tokensPerImage, layout } = await rulesOf({ size, ...NUMBERS }, { model_type: 'siglip' })

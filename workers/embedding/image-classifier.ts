@@ -1,0 +1,40 @@
+import { findModelFile } from '#workers/models/find-model-file.ts'
+import { readJson } from '#workers/models/folder-json.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+
+import { type ImageTower, openImageTower } from './image-tower.ts'
+import { activationOf, checkLabels, readLabels } from './labels.ts'
+
+/** A loaded classifier of images; its tower makes their logits. */
+export interface ImageClassifier {
+  readonly modelFile: string
+  readonly labels: readonly string[]
+  readonly tower: ImageTower
+  /** The probability of each label: together 1, unless several labels may hold at once. */
+  toProbabilities(logits: readonly number[]): readonly number[]
+}
+
+interface ImageClassifierOptions {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly onnxFile?: string
+  readonly session?: SessionOptions
+  /** Receives the size of every batch. */
+  readonly onBatch?: (size: number) => void
+}
+
+/** Loads a `…ForImageClassification` export. Throws `ModelLoadError`. */
+export async function openImageClassifier({
+  onnxFile,
+  ...options
+}: ImageClassifierOptions): Promise<ImageClassifier> {
+  const { folder } = options
+  const modelFile = await findModelFile(folder, onnxFile)
+  const own = readLabels(await readJson(folder, 'config.json'))
+  const { labels = [] } = own
+  checkLabels(modelFile, labels, labels.length)
+  const reading = { file: modelFile, outputs: ['logits'], width: labels.length }
+  const tower = await openImageTower({ ...options, ...reading })
+  return { modelFile, labels, tower, toProbabilities: activationOf(own) }
+}
