@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 import { leastDrawn } from '#workers/sampling/draw.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
 import { buildLogitsProcessors } from '#workers/sampling/sampler.ts'
@@ -21,18 +22,6 @@ interface Golden {
 const golden = JSON.parse(
   readFileSync(join(import.meta.dirname, 'sampling-processors.json'), 'utf8'),
 ) as Golden
-
-const NEUTRAL: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  logitBias: {},
-  seed: 0,
-}
 
 const CASES: Readonly<Record<string, Partial<SamplingParams>>> = {
   'temperature 0.5': { temperature: 0.5 },
@@ -54,11 +43,14 @@ describe('logits processors', () => {
     const counts = new Map<number, number>()
     for (const id of golden.generated) counts.set(id, (counts.get(id) ?? 0) + 1)
     const history = { counts, position: golden.generated.length }
-    for (const process of buildLogitsProcessors({ ...NEUTRAL, ...params }, golden.prompt)) {
+    for (const process of buildLogitsProcessors(
+      { ...NEUTRAL_SAMPLING, ...params },
+      golden.prompt,
+    )) {
       process(scores, history)
     }
     const expected = golden.results[name] as (number | null)[]
-    const sampling = { ...NEUTRAL, ...params }
+    const sampling = { ...NEUTRAL_SAMPLING, ...params }
     const lowest = leastDrawn(scores, sampling, Math.max(...scores))
     const left = [...scores].map((score) => (score < lowest ? null : score / sampling.temperature))
     expect(left).toEqual(

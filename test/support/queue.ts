@@ -15,6 +15,7 @@ import { openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { parseFrame } from '#shared/queue/reply-inbox.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 
 import { TOY, TOY_ENCRYPTION_KEY } from './toy-worker.ts'
 
@@ -143,17 +144,7 @@ function toyInput(text: string, maxTokens: number): GenerateInput {
     n: 1,
     bestOf: 1,
     maxTokens,
-    sampling: {
-      temperature: 0,
-      topP: 1,
-      topK: 0,
-      minP: 0,
-      presencePenalty: 0,
-      frequencyPenalty: 0,
-      repetitionPenalty: 1,
-      logitBias: {},
-      seed: 1,
-    },
+    sampling: { ...NEUTRAL_SAMPLING, temperature: 0, seed: 1 },
     stop: [],
     logprobs: null,
     echo: false,

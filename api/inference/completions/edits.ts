@@ -1,12 +1,10 @@
-import { randomInt } from 'node:crypto'
-
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import { optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import { EDIT_RESPONSE } from '#api/inference/response-schemas.ts'
-import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import { SAMPLING_FIELDS, samplingParams } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { answerHeadOf, callerOf } from '#api/v1/request-context.ts'
@@ -86,17 +84,11 @@ function editInput(body: EditBody): GenerateInput {
     n,
     bestOf: n,
     maxTokens: null,
-    sampling: {
-      temperature: body.temperature ?? 1,
-      topP: body.top_p ?? 1,
-      topK: 0,
-      minP: 0,
-      presencePenalty: 0,
-      frequencyPenalty: 0,
-      repetitionPenalty: 1,
-      logitBias: {},
-      seed: body.seed ?? randomInt(2 ** 32),
-    },
+    sampling: samplingParams({
+      temperature: body.temperature ?? null,
+      top_p: body.top_p ?? null,
+      seed: body.seed ?? null,
+    }),
     stop: [],
     logprobs: null,
     echo: false,

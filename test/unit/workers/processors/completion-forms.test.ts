@@ -2,22 +2,13 @@ import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { defined } from '#shared/json.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 import { decodeTokens } from '#workers/text/detokenizer.ts'
 
 import { CLOCK, encode, runJob, text, WEATHER } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY } from './scripted-engine.ts'
 
-const SAMPLING: GenerateInput['sampling'] = {
-  temperature: 0.7,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  logitBias: {},
-  seed: 3,
-}
+const SAMPLING: GenerateInput['sampling'] = { ...NEUTRAL_SAMPLING, temperature: 0.7, seed: 3 }
 const chat = (rest: object) => ({
   form: 'chat' as const,
   messages: [{ role: 'user' as const, content: 'Hi' }],

@@ -6,6 +6,7 @@ import type {
 } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
@@ -23,17 +24,7 @@ export const BASE: GenerateInput = {
   n: 1,
   bestOf: 1,
   maxTokens: 16,
-  sampling: {
-    temperature: 0,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    repetitionPenalty: 1,
-    logitBias: {},
-    seed: 5,
-  },
+  sampling: { ...NEUTRAL_SAMPLING, temperature: 0, seed: 5 },
   stop: [],
   logprobs: null,
   echo: false,

@@ -1,21 +1,12 @@
 import { describe, expect, it } from 'vitest'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 import { Sampler, SamplingWorkspace } from '#workers/sampling/sampler.ts'
 import { largestValueAt, selectLargest } from '#workers/sampling/select.ts'
 
 const VOCABULARY = 40
-const BASE: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  logitBias: {},
-  seed: 11,
-}
+const BASE: SamplingParams = { ...NEUTRAL_SAMPLING, seed: 11 }
 
 /** A row of logits that depends on the position only. */
 function logitsAt(position: number): Float32Array {
