@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isRecord, parseRecord } from '#shared/json.ts'
+import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
 
 /** The required fields of every line, by purpose; other purposes accept any bytes. */
 const LINE_RULES: Readonly<Record<string, LineRule>> = {
@@ -87,10 +87,13 @@ export class JsonLinesCheck {
   /** Checks complete lines, decoded together: that costs half of decoding them one by one. */
   #takeLines(lines: Buffer): void {
     if (lines.length <= LINE_BYTES_MAX && isUtf8(lines)) {
+      let start = 0
       for (const line of lines.toString('utf8').split('\n')) {
         if (this.#isDecided()) return
         this.#lineNumber += 1
-        this.#takeText(line.trim())
+        const end = start + Buffer.byteLength(line)
+        this.#takeText(line.trim(), lines.subarray(start, end))
+        start = end + 1
       }
       return
     }
@@ -159,13 +162,18 @@ export class JsonLinesCheck {
       this.#note(() => `Expected file to be UTF-8 text, but line ${this.#lineNumber} is not.`)
       return
     }
-    this.#takeText(line.toString('utf8').trim())
+    this.#takeText(line.toString('utf8').trim(), line)
   }
 
-  #takeText(text: string): void {
+  #takeText(text: string, bytes: Buffer): void {
     // Empty lines are ignored.
     if (text === '') return
     this.#isEmpty = false
+    const tooComplex = judgeJson(bytes)
+    if (tooComplex !== undefined) {
+      this.#note(() => `Line ${this.#lineNumber}: ${tooComplex.message}`)
+      return
+    }
     const parsed = parseRecord(text)
     if (parsed === undefined) {
       this.#noteNoRecord(this.#lineNumber, text)

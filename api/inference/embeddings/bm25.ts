@@ -1,22 +1,18 @@
-/** A document that matched, with its keyword score. */
-interface KeywordMatch {
-  readonly index: number
-  readonly score: number
-}
-
 const K1 = 1.2 // how fast repetitions of a term stop to count
 const B = 0.75 // how much a long document is held back
+/** Longer texts exceed every context, so that the rest of their words cannot decide. */
+const CHARACTERS_MAX = 100_000
 
 /**
  * BM25 (Robertson and Zaragoza 2009) over words and pairs of neighbouring words. Documents stream
- * by: of each only its length and the counts of the query's own terms are kept.
+ * by twice: first each is added, then each is scored. Nothing is kept of a document, so that the
+ * memory depends on the query alone.
  */
 export class KeywordRanking {
   readonly #terms: ReadonlyMap<string, number>
   readonly #documentFrequency: number[]
-  readonly #lengths: number[] = []
-  readonly #counts: { readonly document: number; readonly term: number; readonly count: number }[] =
-    []
+  #documents = 0
+  #length = 0
 
   constructor(query: string) {
     const terms = [...new Set(termsOf(query))]
@@ -24,37 +20,72 @@ export class KeywordRanking {
     this.#documentFrequency = terms.map(() => 0)
   }
 
-  /** Takes the next document. */
+  /** How many documents were added. */
+  get documents(): number {
+    return this.#documents
+  }
+
+  /** Takes the next document into account. */
   add(text: string): void {
+    const { counts, length } = this.#count(text)
+    this.#documents += 1
+    this.#length += length
+    for (const term of counts.keys()) {
+      this.#documentFrequency[term] = (this.#documentFrequency[term] ?? 0) + 1
+    }
+  }
+
+  /** The score of a document among those that were added; 0 where no term matches. */
+  scoreOf(text: string): number {
+    const { counts, length } = this.#count(text)
+    const meanLength = this.#length / Math.max(this.#documents, 1)
+    const relativeLength = length / Math.max(meanLength, 1)
+    let score = 0
+    for (const [term, count] of counts) {
+      const frequency = this.#documentFrequency[term] ?? 0
+      const rarity = Math.log(1 + (this.#documents - frequency + 0.5) / (frequency + 0.5))
+      score += (rarity * (count * (K1 + 1))) / (count + K1 * (1 - B + B * relativeLength))
+    }
+    return score
+  }
+
+  /** How often a document has each term of the query, and how many terms it has. */
+  #count(text: string): { readonly counts: ReadonlyMap<number, number>; readonly length: number } {
     const counts = new Map<number, number>()
     const terms = termsOf(text)
     for (const term of terms) {
       const known = this.#terms.get(term)
       if (known !== undefined) counts.set(known, (counts.get(known) ?? 0) + 1)
     }
-    const document = this.#lengths.push(terms.length) - 1
-    for (const [term, count] of counts) {
-      this.#documentFrequency[term] = (this.#documentFrequency[term] ?? 0) + 1
-      this.#counts.push({ document, term, count })
-    }
+    return { counts, length: terms.length }
+  }
+}
+
+/** The best documents by their scores, the earlier one of two with the same score. */
+export class BestDocuments {
+  readonly #limit: number
+  #best: { readonly index: number; readonly score: number }[] = []
+
+  constructor(limit: number) {
+    this.#limit = limit
   }
 
-  /** The best documents, the best first; those that match nothing follow in their own order. */
-  best(limit: number): readonly KeywordMatch[] {
-    const scores = this.#lengths.map(() => 0)
-    const total = this.#lengths.length
-    const meanLength = this.#lengths.reduce((sum, length) => sum + length, 0) / Math.max(total, 1)
-    for (const { document, term, count } of this.#counts) {
-      const frequency = this.#documentFrequency[term] ?? 0
-      const rarity = Math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
-      const relativeLength = (this.#lengths[document] ?? 0) / Math.max(meanLength, 1)
-      const saturation = (count * (K1 + 1)) / (count + K1 * (1 - B + B * relativeLength))
-      scores[document] = (scores[document] ?? 0) + rarity * saturation
-    }
-    return scores
-      .map((score, index) => ({ index, score }))
+  /** Takes the next document; holds at most twice as many as the limit. */
+  add(index: number, score: number): void {
+    this.#best.push({ index, score })
+    if (this.#best.length >= 2 * this.#limit) this.#cut()
+  }
+
+  /** The places of the best documents. */
+  get indices(): ReadonlySet<number> {
+    this.#cut()
+    return new Set(this.#best.map(({ index }) => index))
+  }
+
+  #cut(): void {
+    this.#best = this.#best
       .sort((one, other) => other.score - one.score || one.index - other.index)
-      .slice(0, limit)
+      .slice(0, this.#limit)
   }
 }
 
@@ -68,9 +99,12 @@ const STOP_WORDS = new Set(
 
 /** Words in lower case without stop words, and pairs of those that are left. */
 export function termsOf(text: string): string[] {
-  const words = (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter(
-    (word) => !STOP_WORDS.has(word),
-  )
+  const words = (
+    text
+      .slice(0, CHARACTERS_MAX)
+      .toLowerCase()
+      .match(/[\p{L}\p{N}]+/gu) ?? []
+  ).filter((word) => !STOP_WORDS.has(word))
   const pairs = words.slice(1).map((word, index) => `${words[index]} ${word}`)
   return [...words, ...pairs]
 }

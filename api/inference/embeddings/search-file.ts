@@ -2,14 +2,18 @@ import { setImmediate } from 'node:timers/promises'
 
 import { readLines } from '#api/http/lines.ts'
 import type { InferenceFile } from '#api/inference/services.ts'
-import { CancelledError, failure } from '#shared/errors.ts'
+import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
+import { judgeJson } from '#shared/json.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import { KeywordRanking } from './bm25.ts'
+import { BestDocuments, KeywordRanking } from './bm25.ts'
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024
-/** Other requests get their turn after this many characters. */
-const CHARS_PER_SLICE = 256 * 1024
+/** Documents of a file that are scored together: as much as a body may have. */
+const FOUND_CHARACTERS_MAX = 8 * 1024 * 1024
+/** Other requests get their turn after this many characters, of which each line costs a few. */
+const CHARACTERS_PER_SLICE = 256 * 1024
+const CHARACTERS_PER_LINE = 64
 
 /** One document of a file, and its place there. */
 export interface FileDocument {
@@ -19,8 +23,9 @@ export interface FileDocument {
 }
 
 /**
- * The documents of an uploaded file whose words suit the query best, at most `limit`. The file is
- * read twice, so that only the documents that are returned are ever in memory together.
+ * The documents of an uploaded file whose words suit the query best, at most `limit`, in the order
+ * of the file. The file is read for each step, so that only the documents that are returned are
+ * ever in memory together.
  */
 export async function narrowFile(
   store: ObjectStore,
@@ -29,14 +34,49 @@ export async function narrowFile(
 ): Promise<readonly FileDocument[]> {
   const { query, limit, signal } = options
   checkFile(file)
+  const read = () => readDocuments(store, file, signal)
   const ranking = new KeywordRanking(query)
-  for await (const { text } of readDocuments(store, file, signal)) ranking.add(text)
-  const order = new Map(ranking.best(limit).map(({ index }, rank) => [index, rank]))
-  const found: FileDocument[] = []
-  for await (const document of readDocuments(store, file, signal)) {
-    if (order.has(document.index)) found.push(document)
+  for await (const document of read()) ranking.add(parse(document).text)
+  if (ranking.documents <= limit) return gather(read(), () => true)
+  const best = new BestDocuments(limit)
+  for await (const document of read()) {
+    best.add(document.index, ranking.scoreOf(parse(document).text))
   }
-  return found.sort((a, b) => (order.get(a.index) ?? 0) - (order.get(b.index) ?? 0))
+  const { indices } = best
+  return gather(read(), ({ index }) => indices.has(index))
+}
+
+/** A line of a file that holds a document. */
+interface DocumentLine {
+  readonly index: number
+  readonly line: string
+}
+
+/** The documents that are meant, within the limits of a body: they are part of the request. */
+async function gather(
+  documents: AsyncIterable<DocumentLine>,
+  isMeant: (document: DocumentLine) => boolean,
+): Promise<readonly FileDocument[]> {
+  const found: DocumentLine[] = []
+  let characters = 0
+  for await (const document of documents) {
+    if (!isMeant(document)) continue
+    characters += document.line.length
+    if (characters > FOUND_CHARACTERS_MAX) {
+      throw tooLarge(`at most ${FOUND_CHARACTERS_MAX} characters of documents are allowed.`)
+    }
+    found.push(document)
+  }
+  const fault = judgeJson(Buffer.from(`[${found.map(({ line }) => line).join(',')}]`))
+  if (fault !== undefined) throw tooLarge(fault.message)
+  return found.map(parse)
+}
+
+function tooLarge(reason: string): ServiceError {
+  return failure.invalidRequest(
+    `Invalid 'file': the documents to be scored are too large. Lower 'max_rerank'. ${reason}`,
+    { param: 'file', code: 'documents_too_large' },
+  )
 }
 
 function checkFile({ purpose, bytes }: InferenceFile): void {
@@ -58,27 +98,27 @@ async function* readDocuments(
   store: ObjectStore,
   { objectKey }: InferenceFile,
   signal: AbortSignal,
-): AsyncGenerator<FileDocument> {
+): AsyncGenerator<DocumentLine> {
   const { body } = await store.get(objectKey)
   let index = 0
-  let chars = 0
+  let characters = 0
   for await (const line of readLines(body, FILE_BYTES_MAX)) {
     if (signal.aborted) throw new CancelledError()
     if (line.trim() === '') continue
-    yield { index, ...readLine(line, index) }
+    yield { index, line }
     index += 1
-    chars += line.length
-    if (chars < CHARS_PER_SLICE) continue
-    chars = 0
+    characters += line.length + CHARACTERS_PER_LINE
+    if (characters < CHARACTERS_PER_SLICE) continue
+    characters = 0
     await setImmediate()
   }
 }
 
 /** Lines were checked when the file was uploaded; anything else here is a file of another time. */
-function readLine(line: string, index: number): { text: string; metadata: unknown } {
+function parse({ line, index }: DocumentLine): FileDocument {
   try {
     const { text, metadata = null } = JSON.parse(line)
-    if (typeof text === 'string') return { text, metadata }
+    if (typeof text === 'string') return { index, text, metadata }
   } catch {
     // Answered below, like a line without a text.
   }

@@ -49,6 +49,17 @@ describe('the check of JSON lines', () => {
     expect(check(text, purpose, 1)).toContain(message)
   })
 
+  it.each([
+    ['values', `[0${',0'.repeat(400_000)}]`],
+    ['levels', `${'['.repeat(201)}${']'.repeat(201)}`],
+  ])('refuses a line with too many %s before it parses it', (_what, metadata) => {
+    const line = `{"text":"a","metadata":${metadata}}`
+    for (const text of [line, `{"text":"b"}\n${line}\n{"text":"c"}\n`]) {
+      const message = check(text, 'search', 2 ** 20)
+      expect(message).toMatch(/^Line [12]: The JSON is too complex: at most/)
+    }
+  })
+
   it('refuses bytes that are no text', () => {
     const lines = new JsonLinesCheck('search')
     lines.push(Buffer.from('{"text":"a"}\n{"text":"\xff"}\n', 'latin1'))

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { readLines } from '#api/http/lines.ts'
-import { KeywordRanking, termsOf } from '#api/inference/embeddings/bm25.ts'
+import { BestDocuments, KeywordRanking, termsOf } from '#api/inference/embeddings/bm25.ts'
 import type { ScoreInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
@@ -28,21 +28,23 @@ const byLength = answering(({ documents }: ScoreInput) => ({
 describe('POST /v1/engines/{engine_id}/search', () => {
   let surface: Awaited<ReturnType<typeof openSurface>>
   let folder = ''
+  let store: ReturnType<typeof openDirectoryStore>
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'millrace-search-'))
-    const store = openDirectoryStore(folder)
+    store = openDirectoryStore(folder)
     await store.put('files/one', Buffer.from(LINES.map((line) => JSON.stringify(line)).join('\n')))
     const rows: Record<string, { purpose: string; bytes: number }> = {
       'file-one': { purpose: 'search', bytes: 300 },
       'file-batch': { purpose: 'batch', bytes: 300 },
       'file-huge': { purpose: 'search', bytes: 2 ** 30 },
+      'file-large': { purpose: 'search', bytes: 300 },
     }
     surface = await openSurface(byLength, {
       store,
       files: {
         find: async (organizationId, id) =>
           organizationId === 'org-test' && rows[id] !== undefined
-            ? { objectKey: 'files/one', ...rows[id] }
+            ? { objectKey: id === 'file-large' ? 'files/large' : 'files/one', ...rows[id] }
             : undefined,
       },
     })
@@ -104,6 +106,18 @@ describe('POST /v1/engines/{engine_id}/search', () => {
     const { data } = (await ask({ file: 'file-one', query: 'white house', max_rerank: 2 })).json()
     expect(asked().documents).toHaveLength(2)
     expect(data.map(({ document }: { document: number }) => document)).toEqual([1, 3])
+  })
+
+  const largeLine = (metadata: string) => `{"text":"school","metadata":${metadata}}`
+  it.each([
+    ['characters', Array.from({ length: 3 }, () => largeLine(`"${'x'.repeat(3_000_000)}"`))],
+    ['values', Array.from({ length: 2 }, () => largeLine(`[0${',0'.repeat(300_000)}]`))],
+  ])('refuses documents of a file that have more %s than a body may', async (_what, lines) => {
+    await store.put('files/large', Buffer.from(lines.join('\n')))
+    const fields = { query: 'school', file: 'file-large' }
+    const { error } = (await ask(fields)).json()
+    expect(error).toMatchObject({ param: 'file', code: 'documents_too_large' })
+    expect((await ask({ ...fields, max_rerank: 1 })).statusCode).toBe(200)
   })
 
   it('names the place in the file of a document that is too long', async () => {
@@ -176,20 +190,23 @@ describe('the keyword score', () => {
   // 2.
   it('is BM25', () => {
     const ranking = new KeywordRanking('cat')
-    ranking.add('cat')
-    ranking.add('dog bird')
-    const [first, second] = ranking.best(5)
-    expect(first?.index).toBe(0)
+    for (const text of ['cat', 'dog bird']) ranking.add(text)
     const saturation = 2.2 / (1 + 1.2 * (0.25 + 0.75 * 0.5))
-    expect(first?.score).toBeCloseTo(Math.log(2) * saturation, 12)
-    expect(second).toEqual({ index: 1, score: 0 })
+    expect(ranking.scoreOf('cat')).toBeCloseTo(Math.log(2) * saturation, 12)
+    expect(ranking.scoreOf('dog bird')).toBe(0)
   })
 
   it('prefers neighbouring words to scattered ones', () => {
+    const [scattered, together] = ['a house that is big and white', 'a big old and white house']
     const ranking = new KeywordRanking('white house')
-    ranking.add('a house that is big and white')
-    ranking.add('a big old and white house')
-    expect(ranking.best(1)[0]?.index).toBe(1)
+    for (const text of [scattered, together]) ranking.add(text)
+    expect(ranking.scoreOf(together)).toBeGreaterThan(ranking.scoreOf(scattered))
+  })
+
+  it('chooses the best documents, the earlier of two alike', () => {
+    const best = new BestDocuments(2)
+    for (const [index, score] of [1, 3, 0, 3, 3].entries()) best.add(index, score)
+    expect([...best.indices]).toEqual([1, 3])
   })
 })
 
