@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 
 import { pathOf } from '#api/http/request.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -18,6 +18,8 @@ import type { JobStore, JobSummary } from './job-store.ts'
 const DEADLINE_MS = 86_400_000
 const DEADLINE_MS_MAX = 7 * 86_400_000
 const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, priority: 2 }
+/** Jobs are listed with the names of their models; no model has a longer one. */
+const MODEL_NAME_MAX = 1000
 const POLL_MS = 100
 const SLOW_POLL_MS = 1000
 
@@ -77,6 +79,7 @@ export class BackgroundJobs {
     const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
     const { id, createdAtMs, metadata, model, priority = 'default' } = options
     checkMetadata(metadata)
+    if (model !== undefined && model.length > MODEL_NAME_MAX) throw noSuchModel(model)
     const notBeforeMs = Math.max(options.notBeforeMs ?? createdAtMs, createdAtMs)
     const expiresAtMs = options.expiresAtMs ?? notBeforeMs + DEADLINE_MS
     checkTimes({ createdAtMs, notBeforeMs, expiresAtMs })

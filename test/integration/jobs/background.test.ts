@@ -251,6 +251,11 @@ describe('Prefer: respond-async', () => {
     expect(await result.json()).toEqual(await direct.json())
   })
 
+  it('stores no job for a name that is longer than that of any model', async () => {
+    const { answer, job } = await start('/embeddings', { model: 'm'.repeat(1001), input: 'a' })
+    expect([answer.status, job]).toMatchObject([404, { error: { code: 'model_not_found' } }])
+  })
+
   it('takes forms, such as that of a recording', async () => {
     const transcribe = (headers: Record<string, string>) => {
       const form = new FormData()
