@@ -29,7 +29,12 @@ const ITEMS_MAX = 20
 const LIST_LIMIT = 20
 const NAME = Type.String({ minLength: 1, maxLength: 200 })
 const ID = Type.Object({ conversation_id: NAME })
-const ITEM_ID = Type.Object({ conversation_id: NAME, item_id: NAME })
+/** As long as the ids that items may have. */
+const ITEM_NAME = { maxLength: 512 }
+const ITEM_ID = Type.Object({
+  conversation_id: NAME,
+  item_id: Type.String({ minLength: 1, ...ITEM_NAME }),
+})
 const ITEM = { type: 'object', description: 'An item.' }
 const CONVERSATION = {
   type: 'object',
@@ -67,7 +72,7 @@ const LIST_QUERY = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
     order: Type.Optional(Type.Enum(['asc', 'desc'])),
-    after: Type.Optional(Type.String({ maxLength: 200 })),
+    after: Type.Optional(Type.String(ITEM_NAME)),
     include: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 16 })),
   },
   { additionalProperties: true },

@@ -39,8 +39,10 @@ type ContentPart = Static<typeof PART>
 type ImagePart = Extract<ContentPart, { type: 'input_image' }>
 const PARTS = Type.Union([Type.String(), Type.Array(PART)])
 
+/** Proxies write longer ids than this server does; an index of the database takes 2,700 bytes. */
+const ITEM_ID = optionalString({ maxLength: 512 })
 const STORED = {
-  id: optionalString(),
+  id: ITEM_ID,
   status: optionalEnum(['in_progress', 'completed', 'incomplete']),
 }
 // Whole items that are sent back hold null for what they do not have.
@@ -73,7 +75,7 @@ export const ITEM = variantSchema(
       ...STORED,
     },
     // The answer of `POST /v1/responses/compact`.
-    compaction: { encrypted_content: TEXT, id: optionalString(), created_by: NONE },
+    compaction: { encrypted_content: TEXT, id: ITEM_ID, created_by: NONE },
   },
   { fallback: 'message' },
 )

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import type { ResponseStorage } from '#api/inference/services.ts'
+import { hasEnded } from '#api/jobs/job.ts'
 import type { JobSummary } from '#api/jobs/job-store.ts'
 import { streamEvents } from '#api/jobs/routes.ts'
 import type { StoredAnswer } from '#api/stored/answer-store.ts'
@@ -35,7 +36,7 @@ const ITEMS_QUERY = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
     order: Type.Optional(Type.Enum(['asc', 'desc'])),
-    after: Type.Optional(Type.String({ maxLength: 200 })),
+    after: Type.Optional(Type.String({ maxLength: 512 })),
     include: INCLUDE,
   },
   { additionalProperties: true },
@@ -76,14 +77,19 @@ const DELETED = {
  */
 export function registerStoredResponses(app: FastifyInstance, stored: ResponseStorage): void {
   const { answers, jobs, background } = stored
-  const find = async (request: FastifyRequest): Promise<StoredAnswer & { job?: JobSummary }> => {
+  const read = async (request: FastifyRequest): Promise<StoredAnswer> => {
     const { response_id: id } = request.params as Static<typeof ID>
-    const { organizationId } = callerOf(request)
-    const found = await answers.find(organizationId, 'response', id)
+    const found = await answers.find(callerOf(request).organizationId, 'response', id)
     if (found === undefined) throw noSuchResponse(id)
-    const { jobId } = found.row
+    return found
+  }
+  const find = async (request: FastifyRequest): Promise<StoredAnswer & { job?: JobSummary }> => {
+    const found = await read(request)
+    const { jobId, organizationId } = found.row
     const job = jobId === null ? undefined : await jobs.find(organizationId, jobId)
-    return job === undefined ? found : { ...found, job }
+    if (job === undefined) return found
+    // A job stores its answer before it ends; the one above may have been read before both.
+    return hasEnded(job) && isQueued(found) ? { ...(await read(request)), job } : { ...found, job }
   }
   const retrieve = route('retrieveResponse', 'Fetch a stored response', RESPONSE, RETRIEVE_QUERY)
   app.get('/responses/:response_id', retrieve, async (request, reply) => {
@@ -113,12 +119,12 @@ export function registerStoredResponses(app: FastifyInstance, stored: ResponseSt
 
   const cancel = route('cancelResponse', 'Cancel a response that runs in the background', RESPONSE)
   app.post('/responses/:response_id/cancel', cancel, async (request) => {
-    const { row, job, ...content } = await find(request)
+    const { row, job } = await find(request)
     if (job === undefined) {
       throw failure.invalidRequest('Only a response that runs in the background can be cancelled.')
     }
-    const cancelled = await jobs.cancel(row.organizationId, job.id)
-    return presentStored({ row, ...content, ...(cancelled !== undefined && { job: cancelled }) })
+    await jobs.cancel(row.organizationId, job.id)
+    return presentStored(await find(request))
   })
 
   const remove = route('deleteResponse', 'Delete a stored response', DELETED)
@@ -132,10 +138,16 @@ export function registerStoredResponses(app: FastifyInstance, stored: ResponseSt
   })
 }
 
+/** Whether the answer is that of a response whose job has not stored one yet. */
+function isQueued({ answer }: StoredAnswer): boolean {
+  return answer.status === 'queued'
+}
+
 /** A stored response; that of a job has the state of the job. */
-function presentStored({ row, answer, job }: StoredAnswer & { readonly job?: JobSummary }): object {
+function presentStored(stored: StoredAnswer & { readonly job?: JobSummary }): object {
+  const { row, answer, job } = stored
   const presented = { ...answer, metadata: row.metadata ?? {} }
-  if (answer.status !== 'queued' || job === undefined) return presented
+  if (!isQueued(stored) || job === undefined) return presented
   if (job.cancelledAt !== null) return { ...presented, status: 'cancelled' }
   if (job.state === 'queued' || job.state === 'in_progress') {
     return { ...presented, status: job.state }

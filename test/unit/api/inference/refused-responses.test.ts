@@ -55,6 +55,12 @@ const INPUT: readonly Refusal[] = [
     'missing_required_parameter',
     /./,
   ],
+  [
+    { input: [{ ...USER, id: 'm'.repeat(513) }] },
+    'input[0].id',
+    'string_above_max_length',
+    /maximum length 512/,
+  ],
   [{ input: [USER, CALL] }, 'input', null, 'No tool output found for function call call_1.'],
   [{ input: [CALL, USER, OUTPUT] }, 'input', null, /No tool output found/],
   [
