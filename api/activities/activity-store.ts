@@ -2,6 +2,7 @@ import { and, asc, desc, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm
 
 import { type Db, prepared } from '#shared/db/client.ts'
 import { callFunction, isRowBeyond, tableOfArrays } from '#shared/db/expressions.ts'
+import type { ListDatabases } from '#shared/db/replica.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -85,7 +86,7 @@ export function openActivities(db: Db, tables: ActivityTables, lists: Db = db): 
       await withPartitions(db, tables, () => insert(db, tables, rows, { isStrict: false }))
     },
     find: (organizationId, id) => find(db, tables, organizationId, id),
-    list: (organizationId, query) => list(lists, tables, organizationId, query),
+    list: (organizationId, query) => list({ db, lists }, tables, organizationId, query),
     maintain: (retentionDays, nowMs) => maintain(db, tables, retentionDays, nowMs),
   }
 }
@@ -268,7 +269,7 @@ async function find(
 }
 
 async function list(
-  db: Db,
+  { db, lists }: ListDatabases,
   tables: ActivityTables,
   organizationId: string,
   query: ActivityQuery,
@@ -294,7 +295,7 @@ async function list(
     )
   }
   const direction = isAscending ? asc : desc
-  const rows = await db
+  const rows = await lists
     .select()
     .from(activities)
     .where(and(...conditions))

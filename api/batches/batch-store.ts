@@ -26,6 +26,7 @@ import {
   secondsFromNow,
   tableOfArrays,
 } from '#shared/db/expressions.ts'
+import { type ListDatabases, readPage } from '#shared/db/replica.ts'
 import type { BatchRow, BatchTables, InputFault } from '#shared/db/schema/batches.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { sealText } from '#shared/stored-content.ts'
@@ -105,7 +106,7 @@ export function openBatches(
     async find(organizationId, id) {
       return (await db.select().from(batches).where(own(organizationId, id)))[0]
     },
-    list: (organizationId, page) => list(lists, tables, organizationId, page),
+    list: (organizationId, page) => list({ db, lists }, tables, organizationId, page),
     async cancel(organizationId, id) {
       const [cancelled] = await db
         .update(batches)
@@ -160,7 +161,7 @@ function create(
 }
 
 async function list(
-  db: Db,
+  databases: ListDatabases,
   { batches }: BatchTables,
   organizationId: string,
   { limit, after }: BatchPage,
@@ -168,12 +169,14 @@ async function list(
   const isOwn = eq(batches.organizationId, organizationId)
   const isLast = and(isOwn, eq(batches.id, after ?? ''))
   const isBehind = isBeyondRowWhere([batches.createdAt, batches.id], '<', isLast)
-  const rows = await db
-    .select()
-    .from(batches)
-    .where(and(isOwn, after === undefined ? undefined : isBehind))
-    .orderBy(desc(batches.createdAt), desc(batches.id))
-    .limit(limit + 1)
+  const rows = await readPage(databases, after, (db) =>
+    db
+      .select()
+      .from(batches)
+      .where(and(isOwn, after === undefined ? undefined : isBehind))
+      .orderBy(desc(batches.createdAt), desc(batches.id))
+      .limit(limit + 1),
+  )
   return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
 }
 

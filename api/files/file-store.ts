@@ -2,6 +2,7 @@ import { and, asc, desc, eq, gt, inArray, isNull, or, type SQL, sql } from 'driz
 
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, increased, isBeyondRowWhere } from '#shared/db/expressions.ts'
+import { type ListDatabases, readPage } from '#shared/db/replica.ts'
 import type { FileRow, FileTables } from '#shared/db/schema/files.ts'
 
 /** The metadata of a file whose bytes are already stored. */
@@ -64,7 +65,7 @@ export function openFiles(db: Db, tables: FileTables, lists: Db = db): Files {
       const rows = await db.select().from(files).where(own(organizationId, id))
       return rows[0]
     },
-    list: (organizationId, page) => list(lists, tables, organizationId, page),
+    list: (organizationId, page) => list({ db, lists }, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
     deleteExpired: () =>
       deleteAll(db, tables, sql`select id from ${files} where expires_at <= now()`),
@@ -144,7 +145,7 @@ function isKept({ files }: FileTables): SQL | undefined {
 }
 
 async function list(
-  db: Db,
+  databases: ListDatabases,
   tables: FileTables,
   organizationId: string,
   page: FilePage,
@@ -160,12 +161,14 @@ async function list(
     conditions.push(isBeyondRowWhere(columns, isAscending ? '>' : '<', isLast))
   }
   const direction = isAscending ? asc : desc
-  const rows = await db
-    .select()
-    .from(files)
-    .where(and(...conditions))
-    .orderBy(direction(files.createdAt), direction(files.id))
-    .limit(page.limit + 1)
+  const rows = await readPage(databases, page.after, (db) =>
+    db
+      .select()
+      .from(files)
+      .where(and(...conditions))
+      .orderBy(direction(files.createdAt), direction(files.id))
+      .limit(page.limit + 1),
+  )
   return { rows: rows.slice(0, page.limit), hasMore: rows.length > page.limit }
 }
 

@@ -3,6 +3,7 @@ import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, hasFields, isBeyondRowWhere } from '#shared/db/expressions.ts'
+import { readPage } from '#shared/db/replica.ts'
 import type {
   CheckpointRow,
   TuningError,
@@ -122,21 +123,24 @@ export class TuningStore {
     const isOwn = eq(jobs.organizationId, organizationId)
     const isLast = and(isOwn, eq(jobs.id, after ?? ''))
     const isBehind = isBeyondRowWhere([jobs.createdAt, jobs.id], '<', isLast)
-    const rows = await this.#lists
-      .select()
-      .from(jobs)
-      .where(
-        and(
-          isOwn,
-          after === undefined ? undefined : isBehind,
-          metadata === null ? isNull(jobs.metadata) : undefined,
-          metadata === null || metadata === undefined
-            ? undefined
-            : hasFields(jobs.metadata, metadata),
-        ),
-      )
-      .orderBy(desc(jobs.createdAt), desc(jobs.id))
-      .limit(limit + 1)
+    const databases = { db: this.#db, lists: this.#lists }
+    const rows = await readPage(databases, after, (db) =>
+      db
+        .select()
+        .from(jobs)
+        .where(
+          and(
+            isOwn,
+            after === undefined ? undefined : isBehind,
+            metadata === null ? isNull(jobs.metadata) : undefined,
+            metadata === null || metadata === undefined
+              ? undefined
+              : hasFields(jobs.metadata, metadata),
+          ),
+        )
+        .orderBy(desc(jobs.createdAt), desc(jobs.id))
+        .limit(limit + 1),
+    )
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 

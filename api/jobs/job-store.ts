@@ -22,6 +22,7 @@ import {
   isBeyondRowWhere,
   secondsFromNow,
 } from '#shared/db/expressions.ts'
+import { readPage } from '#shared/db/replica.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
 import { type CreateLimits, insertJob, type NewJob } from './new-job-store.ts'
@@ -162,21 +163,24 @@ export class JobStore {
     const isLast = this.#ownedBy(organizationId, after ?? '')
     const before = isBeyondRowWhere([this.#jobs.createdAt, this.#jobs.id], '<', isLast)
     const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
-    const rows = await this.#lists
-      .select(columns)
-      .from(this.#jobs)
-      .where(
-        and(
-          eq(this.#jobs.organizationId, organizationId),
-          ...(after === undefined ? [] : [before]),
-          ...(state === undefined ? [] : [eq(this.#jobs.state, state)]),
-          ...(endpoint === undefined ? [] : [eq(this.#jobs.endpoint, endpoint)]),
-          ...(model === undefined ? [] : [eq(this.#jobs.model, model)]),
-          ...(metadata === undefined ? [] : [hasFields(this.#jobs.metadata, metadata)]),
-        ),
-      )
-      .orderBy(desc(this.#jobs.createdAt), desc(this.#jobs.id))
-      .limit(limit + 1)
+    const databases = { db: this.#db, lists: this.#lists }
+    const rows = await readPage(databases, after, (db) =>
+      db
+        .select(columns)
+        .from(this.#jobs)
+        .where(
+          and(
+            eq(this.#jobs.organizationId, organizationId),
+            ...(after === undefined ? [] : [before]),
+            ...(state === undefined ? [] : [eq(this.#jobs.state, state)]),
+            ...(endpoint === undefined ? [] : [eq(this.#jobs.endpoint, endpoint)]),
+            ...(model === undefined ? [] : [eq(this.#jobs.model, model)]),
+            ...(metadata === undefined ? [] : [hasFields(this.#jobs.metadata, metadata)]),
+          ),
+        )
+        .orderBy(desc(this.#jobs.createdAt), desc(this.#jobs.id))
+        .limit(limit + 1),
+    )
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 

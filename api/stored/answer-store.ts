@@ -2,6 +2,7 @@ import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
 
 import { isOrphan } from '#api/jobs/job-store.ts'
 import type { Db } from '#shared/db/client.ts'
+import { readPage } from '#shared/db/replica.ts'
 import type { AnswerRow, JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
@@ -177,28 +178,32 @@ export class AnswerStore {
     const sign = sql.raw(isAscending ? '>' : '<')
     const way = sql.raw(isAscending ? 'asc' : 'desc')
     const { id, content } = this.#answers
-    const keys: ContentKey[] = await this.#lists
-      .select({ id, bytes: sql<number>`octet_length(${content})` })
-      .from(this.#answers)
-      .where(
-        and(
-          ...[eq(this.#answers.organizationId, organizationId), eq(this.#answers.object, object)],
-          gt(this.#answers.deleteAt, sql`now()`),
-          ...(model === undefined ? [] : [eq(this.#answers.model, model)]),
-          ...(metadata === undefined
-            ? []
-            : [sql`${this.#answers.metadata} @> ${JSON.stringify(metadata)}::jsonb`]),
-          ...(after === undefined
-            ? []
-            : [
-                sql`(${this.#answers.createdAt}, ${this.#answers.id}) ${sign} (select created_at, id
-                  from ${this.#answers} where organization_id = ${organizationId} and id = ${after})`,
-              ]),
-        ),
-      )
-      .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
-      .limit(limit + 1)
-    const page = await this.#load(this.#lists, keys.slice(0, limit))
+    const databases = { db: this.#db, lists: this.#lists }
+    let keys: ContentKey[] = []
+    const page = await readPage(databases, after, async (db) => {
+      keys = await db
+        .select({ id, bytes: sql<number>`octet_length(${content})` })
+        .from(this.#answers)
+        .where(
+          and(
+            ...[eq(this.#answers.organizationId, organizationId), eq(this.#answers.object, object)],
+            gt(this.#answers.deleteAt, sql`now()`),
+            ...(model === undefined ? [] : [eq(this.#answers.model, model)]),
+            ...(metadata === undefined
+              ? []
+              : [sql`${this.#answers.metadata} @> ${JSON.stringify(metadata)}::jsonb`]),
+            ...(after === undefined
+              ? []
+              : [
+                  sql`(${this.#answers.createdAt}, ${this.#answers.id}) ${sign} (select created_at, id
+                    from ${this.#answers} where organization_id = ${organizationId} and id = ${after})`,
+                ]),
+          ),
+        )
+        .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
+        .limit(limit + 1)
+      return this.#load(db, keys.slice(0, limit))
+    })
     return { answers: page, hasMore: keys.length > page.length }
   }
 

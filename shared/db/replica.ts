@@ -52,6 +52,26 @@ export function openListReads(options: {
   }
 }
 
+/** The primary, and where lists are read. */
+export interface ListDatabases {
+  readonly db: Db
+  readonly lists: Db
+}
+
+/**
+ * Reads the rows of a page of a list. A replica that lacks the row of the cursor still finds
+ * nothing behind it, as if the list ended there: the primary is asked then.
+ */
+export async function readPage<Row>(
+  { db, lists }: ListDatabases,
+  after: string | undefined,
+  read: (db: Db) => PromiseLike<Row[]>,
+): Promise<Row[]> {
+  const rows = await read(lists)
+  const mayLackCursor = after !== undefined && lists !== db
+  return mayLackCursor && rows.length === 0 ? read(db) : rows
+}
+
 interface ReplicaOptions {
   readonly pool: Pool
   readonly primary: Queries

@@ -111,6 +111,14 @@ describe('a read replica', () => {
       return ((await (await call('/v1/files', { method: 'POST', body })).json()) as { id: string })
         .id
     }
+    const record = async () => {
+      const headers = {
+        authorization: `Bearer ${tiers.apiKey}`,
+        'content-type': 'application/json',
+      }
+      const init = { method: 'POST', headers, body: '{"type":"Create"}' }
+      return ((await (await fetch(`${tiers.url}/v1/activities`, init)).json()) as { id: string }).id
+    }
     const readiness = async () =>
       (await (await call('/readyz')).json()) as { status: string; checks: Record<string, string> }
     const doctor = () =>
@@ -137,16 +145,22 @@ describe('a read replica', () => {
         return LISTED.every((name) => JSON.stringify(rows).includes(`"${name}"`))
       })
 
+      const [firstFile, firstActivity] = [await upload(), await record()]
+      await eventually(async () => (await idsOf('/v1/files')).includes(firstFile))
+      await eventually(async () => (await idsOf('/v1/activities')).includes(firstActivity))
       await pair.pauseReplay()
       const id = await upload()
       expect((await call(`/v1/files/${id}`)).status).toBe(200)
-      expect(await idsOf('/v1/files')).toEqual([])
+      expect(await idsOf('/v1/files')).toEqual([firstFile])
+      // Rows behind one that has not arrived are listed all the same.
+      expect(await idsOf(`/v1/files?after=${id}`)).toEqual([firstFile])
+      expect(await idsOf(`/v1/activities?after=${await record()}`)).toContain(firstActivity)
       await pair.resumeReplay()
       await eventually(async () => (await idsOf('/v1/files')).includes(id))
 
       await pair.stopStandby()
       for (const list of LISTS) await idsOf(`/v1/${list}`)
-      expect(await idsOf('/v1/files')).toEqual([id])
+      expect(await idsOf('/v1/files')).toEqual([id, firstFile])
       await eventually(async () => (await readiness()).status === 'degraded')
       expect(await readiness()).toMatchObject({ checks: { database_replica: 'failed' } })
       const metrics = await (await fetch(`${tiers.metricsUrl}/metrics`)).text()
