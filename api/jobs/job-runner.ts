@@ -3,14 +3,14 @@ import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { PollLoop } from '#api/v1/poll-loop.ts'
-import type { JobRow } from '#shared/db/schema/jobs.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
 import { type EventLog, splitEvents } from './event-log.ts'
 import { contextOf, resultContextOf } from './job.ts'
-import type { JobEnding, JobStore } from './job-store.ts'
+import type { ClaimedJob, JobEnding, JobStore, JobSummary } from './job-store.ts'
+import { LargeBodies } from './large-bodies.ts'
 
 /** An answer of the process to one of its own requests. */
 interface OwnAnswer {
@@ -20,7 +20,7 @@ interface OwnAnswer {
 }
 
 /** Sends a stored request through the routes of this process. */
-export type SendStored = (job: JobRow, body: Buffer, signal: AbortSignal) => Promise<OwnAnswer>
+export type SendStored = (job: JobSummary, body: Buffer, signal: AbortSignal) => Promise<OwnAnswer>
 
 interface RunnerServices {
   readonly jobs: JobStore
@@ -38,6 +38,9 @@ const LEASE_SECONDS = 10
 const RENEW_INTERVAL_MS = 1000
 const SETTLE_INTERVAL_MS = 1000
 const RESULT_BYTES_MAX = 64 * 1024 * 1024
+/** Bodies up to this many bytes, once opened, are held without a limit for all together. */
+const SMALL_BODY_BYTES_MAX = 1024 * 1024
+const LARGE_BODIES_BYTES_MAX = 128 * 1024 * 1024
 const RETRY_MS_MIN = 1000
 const RETRY_MS_MAX = 60_000
 const FINISH_TRIES = 5
@@ -61,6 +64,7 @@ export class JobRunner {
   readonly #services: RunnerServices
   readonly #leaseId = randomUUID()
   readonly #running = new Map<string, Running>()
+  readonly #largeBodies = new LargeBodies(LARGE_BODIES_BYTES_MAX)
   readonly #loop: PollLoop
   readonly #renewal: NodeJS.Timeout
   #settledAtMs = Number.NEGATIVE_INFINITY
@@ -130,7 +134,7 @@ export class JobRunner {
     }
   }
 
-  #start(job: JobRow): void {
+  #start(job: ClaimedJob): void {
     if (this.#running.has(job.id)) return
     const abort = new AbortController()
     const end = this.#run(job, abort.signal)
@@ -146,15 +150,10 @@ export class JobRunner {
     this.#running.set(job.id, { abort, end })
   }
 
-  async #run(job: JobRow, signal: AbortSignal): Promise<void> {
-    const { cipher, send } = this.#services
-    const body = await unpackContent(job.request, cipher, contextOf(job.id))
+  async #run(job: ClaimedJob, signal: AbortSignal): Promise<void> {
     let ending: JobEnding | undefined
     try {
-      const answer = await send(job, body, signal)
-      ending = isEventStream(answer)
-        ? await this.#record(job, answer)
-        : await this.#collect(job, answer)
+      ending = await this.#send(job, signal)
     } catch (error) {
       if (!signal.aborted) throw error
     }
@@ -167,8 +166,25 @@ export class JobRunner {
     }
   }
 
+  /** Sends the request of a job once this process may hold its body; answers how the job ended. */
+  async #send(job: ClaimedJob, signal: AbortSignal): Promise<JobEnding | undefined> {
+    const { cipher, jobs, send } = this.#services
+    const context = contextOf(job.id)
+    const use = async (body: Buffer): Promise<JobEnding | undefined> => {
+      const answer = await send(job, body, signal)
+      return isEventStream(answer) ? this.#record(job, answer) : this.#collect(job, answer)
+    }
+    const small =
+      job.request === null
+        ? undefined
+        : await unpackContent(job.request, cipher, context, SMALL_BODY_BYTES_MAX)
+    if (small !== undefined) return use(small)
+    const read = async () => unpackContent(await jobs.readRequest(job), cipher, context)
+    return this.#largeBodies.with(read, use, signal)
+  }
+
   /** Puts the events of a streamed answer into the log as they come. */
-  async #record(job: JobRow, { status, headers, body }: OwnAnswer): Promise<JobEnding> {
+  async #record(job: JobSummary, { status, headers, body }: OwnAnswer): Promise<JobEnding> {
     const { events: log } = this.#services
     // A process that died has logged the first ones; a second run of the same request sends the
     // same.
@@ -195,7 +211,7 @@ export class JobRunner {
 
   /** Undefined when the answer is a failure that may pass. */
   async #collect(
-    job: JobRow,
+    job: JobSummary,
     { status, headers, body }: OwnAnswer,
   ): Promise<JobEnding | undefined> {
     const chunks: Buffer[] = []
@@ -219,7 +235,7 @@ export class JobRunner {
   }
 
   /** A result is worth a few tries: the work behind it is done. */
-  async #finish(job: JobRow, ending: JobEnding): Promise<void> {
+  async #finish(job: JobSummary, ending: JobEnding): Promise<void> {
     const { jobs, events } = this.#services
     for (let tries = 1; ; tries += 1) {
       try {

@@ -24,6 +24,7 @@ import {
 } from '#shared/db/expressions.ts'
 import { readPage } from '#shared/db/replica.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
+import { defined } from '#shared/json.ts'
 
 import { type CreateLimits, insertJob, type NewJob } from './new-job-store.ts'
 
@@ -35,6 +36,14 @@ const UNCOUNTED_MAX = 1000
 
 /** A job without its contents. */
 export type JobSummary = Omit<JobRow, 'request' | 'result'>
+
+/** A job that a process runs, with its request unless that is large. */
+export interface ClaimedJob extends JobSummary {
+  readonly request: Buffer | null
+}
+
+/** Larger requests are read when their bodies may be held. */
+const CLAIMED_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** The filter of a list of jobs. */
 interface JobFilter {
@@ -197,10 +206,12 @@ export class JobStore {
   }
 
   /** Takes jobs that are due, of every organization in turn, also those of dead processes. */
-  async claim(leaseId: string, limit: number, seconds: number): Promise<JobRow[]> {
+  async claim(leaseId: string, limit: number, seconds: number): Promise<ClaimedJob[]> {
     const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, { limit }))
     if (rows.length === 0) return []
     const ids = rows.map(({ id }) => id)
+    const { request, result: _result, ...columns } = getTableColumns(this.#jobs)
+    const isSmall = sql`octet_length(${request}) <= ${CLAIMED_REQUEST_BYTES_MAX}`
     // Another process may have taken some of them meanwhile.
     return this.#db
       .update(this.#jobs)
@@ -219,7 +230,16 @@ export class JobStore {
             .for('update', { skipLocked: true }),
         ),
       )
-      .returning()
+      .returning({
+        ...columns,
+        request: sql<Buffer | null>`case when ${isSmall} then ${request} end`,
+      })
+  }
+
+  /** The packed request of a claimed job. Throws when the job was deleted. */
+  async readRequest({ organizationId, id }: JobSummary): Promise<Buffer> {
+    const found = this.#db.select({ request: this.#jobs.request }).from(this.#jobs)
+    return defined((await found.where(this.#ownedBy(organizationId, id)))[0]).request
   }
 
   /** Keeps the jobs of a process; answers those that were cancelled. */
