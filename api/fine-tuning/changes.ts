@@ -45,14 +45,18 @@ export async function pauseTuningJob(
   { tuning, jobs }: Pick<TuningServices, 'tuning' | 'jobs'>,
   job: TuningJobRow,
 ): Promise<TuningJobRow> {
-  const paused = await tuning.move(job.id, {
-    ...{ from: ['validating_files', 'queued', 'running'], to: 'paused' },
-    event: { name: `paused:${job.run}`, message: 'Fine-tuning job paused' },
-    changes: { estimatedFinishAt: null },
-  })
+  const paused = await pause(tuning, job)
   if (paused === undefined) throw await notPossible(tuning, job, 'paused')
   await jobs.cancel(job.organizationId, runIdOf(job))
   return paused
+}
+
+function pause(tuning: TuningStore, { id, run }: TuningJobRow): Promise<TuningJobRow | undefined> {
+  return tuning.move(id, {
+    ...{ from: ['validating_files', 'queued', 'running'], to: 'paused' },
+    event: { name: `paused:${run}`, message: 'Fine-tuning job paused' },
+    changes: { estimatedFinishAt: null },
+  })
 }
 
 /** Starts another run of a paused job, which continues at its last checkpoint. */
@@ -71,7 +75,13 @@ export async function resumeTuningJob(
     changes: { run: job.run + 1 },
   })
   if (resumed === undefined) throw await notPossible(tuning, job, 'resumed')
-  await startRun(request, services, resumed)
+  try {
+    await startRun(request, services, resumed)
+  } catch (error) {
+    // Without a run it would be cancelled, and its checkpoints be deleted.
+    await pause(tuning, resumed)
+    throw error
+  }
   return resumed
 }
 
