@@ -193,7 +193,10 @@ export class JobRunner {
     let next = logged
     let rest = ''
     body.setEncoding('utf8')
+    let length = 0
     for await (const chunk of body) {
+      length += String(chunk).length
+      if (length > RESULT_BYTES_MAX) return TOO_LARGE
       const { events, rest: open } = splitEvents(rest + String(chunk))
       rest = open
       all.push(...events)
@@ -220,10 +223,7 @@ export class JobRunner {
       bytes += (chunk as Buffer).length
       if (bytes <= RESULT_BYTES_MAX) chunks.push(chunk as Buffer)
     }
-    if (bytes > RESULT_BYTES_MAX) {
-      const message = `The result has more than ${RESULT_BYTES_MAX} bytes.`
-      return { state: 'failed', error: { code: 'result_too_large', message } }
-    }
+    if (bytes > RESULT_BYTES_MAX) return TOO_LARGE
     const plain = Buffer.concat(chunks)
     const error = status < 400 ? undefined : errorOf(plain)
     if (error !== undefined && mayPass(status, headers)) return undefined
@@ -250,6 +250,13 @@ export class JobRunner {
   }
 }
 
+const TOO_LARGE: JobEnding = {
+  state: 'failed',
+  error: {
+    code: 'result_too_large',
+    message: `The result has more than ${RESULT_BYTES_MAX} bytes.`,
+  },
+}
 const INCOMPLETE = /^event: response\.incomplete\r?$/m
 
 function isEventStream({ status, headers }: OwnAnswer): boolean {
