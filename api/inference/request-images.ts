@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer'
 
+import { newTemporaryKey, TemporaryObjects } from '#api/jobs/temporary-objects.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ImageLimits } from '#shared/config/inference.ts'
 import type { MessageImage } from '#shared/contracts/completion.ts'
@@ -10,7 +11,6 @@ import { readObject } from '#shared/storage/object-store.ts'
 import { optionalEnum } from './field-schemas.ts'
 import { formatOf, readHeader } from './images/uploaded-image.ts'
 import type { ImageIntake, InferenceServices } from './services.ts'
-import { newTemporaryKey, TemporaryObjects } from './temporary-objects.ts'
 
 /** Where the bytes of an image are. */
 export type ImageSource =

@@ -1,15 +1,23 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'
 import { presentJob } from './job.ts'
 import type { JobStore } from './job-store.ts'
+import { LargeBodies } from './large-bodies.ts'
+import { clientSignal, type Http } from './run-inference.ts'
+import { TemporaryObjects } from './temporary-objects.ts'
 
 const FORM_BYTES_MAX = 64 * 1024 * 1024
+/** Forms that are packed at a time; each is in memory in several forms then. */
+const PACKED_BYTES_MAX = 32 * 1024 * 1024
 const RESPOND_ASYNC = /(^|,)\s*respond-async\s*(;|,|$)/i
 const PRIORITY_HEADER = 'x-millrace-priority'
 const START_HEADER = 'x-millrace-not-before'
@@ -24,7 +32,10 @@ export function respondAsync(services: {
   readonly background: BackgroundJobs
   readonly jobs: Pick<JobStore, 'storesNothing'>
   readonly clock: Clock
+  readonly store: ObjectStore
+  readonly log: Logger
 }): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
+  const forms = new LargeBodies(PACKED_BYTES_MAX)
   return async (request, reply) => {
     if (!wantsJob(request)) return undefined
     const { background, jobs, clock } = services
@@ -32,14 +43,16 @@ export function respondAsync(services: {
     // Nothing may be stored: the request runs now, as if it had no preference. The body of a form
     // is read only once.
     if (isForm && (await jobs.storesNothing(callerOf(request).organizationId))) return undefined
-    const job = await background.createStored(request, {
-      id: background.newId(),
-      createdAtMs: clock.now(),
-      body: isForm ? await readForm(request) : Buffer.from(JSON.stringify(request.body)),
-      contentType: isForm ? (request.headers['content-type'] ?? '') : 'application/json',
-      model: modelOf(request),
-      ...optionsOf(request),
-    })
+    const options = optionsOf(request)
+    const create = (body: Buffer) =>
+      background.createStored(request, {
+        ...{ id: background.newId(), createdAtMs: clock.now(), body, model: modelOf(request) },
+        contentType: isForm ? (request.headers['content-type'] ?? '') : 'application/json',
+        ...options,
+      })
+    const job = isForm
+      ? await withForm({ request, reply }, { ...services, forms }, create)
+      : await create(Buffer.from(JSON.stringify(request.body)))
     if (job === undefined) return undefined
     return reply
       .code(202)
@@ -62,17 +75,35 @@ function modelOf({ body, params }: FastifyRequest): string | undefined {
   return typeof named === 'string' ? named : inPath
 }
 
-async function readForm(request: FastifyRequest): Promise<Buffer> {
-  const chunks: Buffer[] = []
+/**
+ * Reads a form into memory when it has its turn. Until then it lies in storage, since clients send
+ * forms slowly and many at a time.
+ */
+async function withForm<Result>(
+  http: Http,
+  {
+    store,
+    log,
+    forms,
+  }: { readonly store: ObjectStore; readonly log: Logger; readonly forms: LargeBodies },
+  use: (body: Buffer) => Promise<Result>,
+): Promise<Result> {
+  const signal = clientSignal(http)
+  const temporary = new TemporaryObjects({ store, log })
   let bytes = 0
-  for await (const chunk of request.raw) {
+  const metered = new PassThroughBytes((chunk) => {
     bytes += chunk.length
-    if (bytes > FORM_BYTES_MAX) {
-      throw failure.tooLarge(`A form in the background has at most ${FORM_BYTES_MAX} bytes.`)
-    }
-    chunks.push(chunk)
+    if (bytes <= FORM_BYTES_MAX) return
+    throw failure.tooLarge(`A form in the background has at most ${FORM_BYTES_MAX} bytes.`)
+  })
+  try {
+    const { key } = await temporary.put(passThrough(http.request.raw, metered), signal)
+    return await forms.with(() => readObject(store, key, FORM_BYTES_MAX), use, signal)
+  } catch (error) {
+    throw signal.aborted ? new CancelledError() : error
+  } finally {
+    await temporary.discard()
   }
-  return Buffer.concat(chunks)
 }
 
 /** The options of a job in the headers: its start, deadline, priority and metadata. */

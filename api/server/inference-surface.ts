@@ -58,7 +58,7 @@ export function inferenceSurfaces(
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
-    respondAsync: respondAsync({ ...services.background, clock: services.clock }),
+    respondAsync: respondAsync({ ...services, ...services.background }),
     storedRequests: services.background.storedRequests,
   }
   const inferenceServices = {

@@ -9,7 +9,6 @@ import { answerWithEvents } from '#api/inference/generate.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import { TemporaryObjects } from '#api/inference/temporary-objects.ts'
 import {
   clientSignal,
   type Http,
@@ -17,6 +16,7 @@ import {
   runJob,
   submitJob,
 } from '#api/jobs/run-inference.ts'
+import { TemporaryObjects } from '#api/jobs/temporary-objects.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { AudioInput } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
