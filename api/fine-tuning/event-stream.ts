@@ -3,6 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 
 import { openEventStream } from '#api/http/sse.ts'
+import type { Turns } from '#api/v1/turns.ts'
 import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 
 import { OPEN_STATES, type TuningStore } from './tuning-store.ts'
@@ -14,19 +15,23 @@ const EVENTS_PER_READ = 500
 export async function streamTuningEvents(
   reply: FastifyReply,
   options: {
-    readonly tuning: TuningStore
+    readonly tuning: Pick<TuningStore, 'find' | 'eventsBehind'>
+    /** Of all streams of the process. */
+    readonly reads: Turns
     readonly job: TuningJobRow
     readonly present: (event: TuningEventRow) => object
   },
 ): Promise<FastifyReply> {
-  const { tuning, job, present } = options
+  const { tuning, reads, job, present } = options
   const stream = openEventStream(reply)
   try {
     let position = 0
     while (!stream.signal.aborted) {
-      // Asked first: the last event is recorded with the end.
-      const now = await tuning.find(job.organizationId, job.id)
-      const events = await tuning.eventsBehind(job.id, position, EVENTS_PER_READ)
+      const { now, events } = await reads.run(async () => ({
+        // Asked first: the last event is recorded with the end.
+        now: await tuning.find(job.organizationId, job.id),
+        events: await tuning.eventsBehind(job.id, position, EVENTS_PER_READ),
+      }))
       position = events.at(-1)?.position ?? position
       const text = events.map((event) => `data: ${JSON.stringify(present(event))}\n\n`).join('')
       if (text !== '') await stream.write(text)

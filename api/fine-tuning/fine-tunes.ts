@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
+import type { Turns } from '#api/v1/turns.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 
@@ -25,7 +26,11 @@ const LISTED_MAX = 1000
 const EVENTS_MAX = 2000
 
 /** `/fine-tunes`: the same jobs in their form of 2021. */
-export function registerFineTunes(app: FastifyInstance, services: TuningServices): void {
+export function registerFineTunes(
+  app: FastifyInstance,
+  services: TuningServices,
+  reads: Turns,
+): void {
   const { tuning } = services
   const present = async (job: TuningJobRow): Promise<object> =>
     presentFineTune(job, await filesOf(services, job), await eventsOf(services, job))
@@ -57,7 +62,7 @@ export function registerFineTunes(app: FastifyInstance, services: TuningServices
     const job = await jobOf(request, tuning)
     const { stream } = request.query as Static<typeof FINE_TUNE_EVENTS_QUERY>
     if (stream === true) {
-      return streamTuningEvents(reply, { tuning, job, present: presentFineTuneEvent })
+      return streamTuningEvents(reply, { tuning, reads, job, present: presentFineTuneEvent })
     }
     const rows = await eventsOf(services, job)
     return { object: 'list', data: rows.map(presentFineTuneEvent) }

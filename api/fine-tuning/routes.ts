@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
+import { Turns } from '#api/v1/turns.ts'
 import { failure } from '#shared/errors.ts'
 
 import {
@@ -34,18 +35,21 @@ import {
 
 const SCOPE = { scope: 'fine_tuning' } as const
 const LIST_LIMIT = 20
+/** Event streams that ask the database at a time. */
+const STREAM_READS_AT_ONCE = 2
 const EVENT_LIMIT = 20
 const CHECKPOINT_LIMIT = 10
 
 /** `/fine_tuning/jobs`, `/fine-tunes`, and deletion of tuned models. */
 export function fineTuningPlugin(services: TuningServices): FastifyPluginAsync {
+  const reads = new Turns(STREAM_READS_AT_ONCE)
   return async (app) => {
     registerJobs(app, services)
     registerChanges(app, services)
-    registerLists(app, services)
+    registerLists(app, services, reads)
     registerRun(app, services)
     registerPermissions(app)
-    registerFineTunes(app, services)
+    registerFineTunes(app, services, reads)
     registerDeleteModel(app, services)
   }
 }
@@ -94,7 +98,7 @@ function registerChanges(app: FastifyInstance, services: TuningServices): void {
 }
 
 /** Events and checkpoints. */
-function registerLists(app: FastifyInstance, { tuning }: TuningServices): void {
+function registerLists(app: FastifyInstance, { tuning }: TuningServices, reads: Turns): void {
   app.get(
     '/fine_tuning/jobs/:job_id/events',
     { schema: EVENTS, config: SCOPE },
@@ -102,7 +106,7 @@ function registerLists(app: FastifyInstance, { tuning }: TuningServices): void {
       const job = await jobOf(request, tuning)
       const { stream, ...query } = request.query as Static<typeof EVENTS_QUERY>
       if (stream === true) {
-        return streamTuningEvents(reply, { tuning, job, present: presentTuningEvent })
+        return streamTuningEvents(reply, { tuning, reads, job, present: presentTuningEvent })
       }
       const { rows, hasMore } = await tuning.events(job.id, pageOf(query, EVENT_LIMIT))
       return { object: 'list', data: rows.map(presentTuningEvent), has_more: hasMore }

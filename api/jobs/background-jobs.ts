@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { pathOf } from '#api/http/request.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
+import { Turns } from '#api/v1/turns.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -22,6 +23,10 @@ const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, prio
 const MODEL_NAME_MAX = 1000
 const POLL_MS = 100
 const SLOW_POLL_MS = 1000
+/** How much longer than this part of the wait so far an event may take to be seen. */
+const WAITED_PART = 0.1
+/** Event streams that look for the row of their job at a time. */
+const LOOKUPS_AT_ONCE = 2
 
 /** Options of a job that a request sets, besides its content. */
 interface JobOptions {
@@ -53,6 +58,7 @@ interface BackgroundServices {
 /** Creates background jobs and reads what becomes of them. */
 export class BackgroundJobs {
   readonly #services: BackgroundServices
+  readonly #lookups = new Turns(LOOKUPS_AT_ONCE)
 
   constructor(services: BackgroundServices) {
     this.#services = services
@@ -133,15 +139,19 @@ export class BackgroundJobs {
     const { events, jobs, clock } = this.#services
     let place = from
     let askedAtMs = Number.NEGATIVE_INFINITY
+    let waitsSinceMs = clock.monotonic()
     while (!signal.aborted) {
       const page: LogPage = await events.read(job.id, place)
       if (page.events.length > 0) yield { place, events: page.events }
       place += page.events.length
       if (page.isEnded) return
-      if (page.events.length > 0) continue
+      if (page.events.length > 0) {
+        waitsSinceMs = clock.monotonic()
+        continue
+      }
       if (clock.monotonic() - askedAtMs >= SLOW_POLL_MS) {
         askedAtMs = clock.monotonic()
-        const now = await jobs.find(job.organizationId, job.id)
+        const now = await this.#lookups.run(() => jobs.find(job.organizationId, job.id))
         if (now === undefined) return
         if (hasEnded(now)) {
           // The log is deleted soon after the end; the row has all events.
@@ -151,7 +161,8 @@ export class BackgroundJobs {
           return
         }
       }
-      await pause(POLL_MS, signal)
+      const waitedMs = clock.monotonic() - waitsSinceMs
+      await pause(Math.min(SLOW_POLL_MS, Math.max(POLL_MS, waitedMs * WAITED_PART)), signal)
     }
   }
 }

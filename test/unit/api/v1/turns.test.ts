@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest'
+
+import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import type { EventLog } from '#api/jobs/event-log.ts'
+import type { JobStore, JobSummary } from '#api/jobs/job-store.ts'
+import { Turns } from '#api/v1/turns.ts'
+import { systemClock } from '#shared/clock.ts'
+
+/** Calls that count how many of them run at a time. */
+function counted() {
+  const counts = { running: 0, most: 0, calls: 0 }
+  const call = async () => {
+    counts.calls += 1
+    counts.running += 1
+    counts.most = Math.max(counts.most, counts.running)
+    await new Promise(setImmediate)
+    counts.running -= 1
+  }
+  return { counts, call }
+}
+
+describe('turns', () => {
+  it('run a few calls at a time, in order, also behind one that fails', async () => {
+    const { counts, call } = counted()
+    const turns = new Turns(2)
+    const order: number[] = []
+    const calls = Array.from({ length: 9 }, (_, index) =>
+      turns.run(async () => {
+        order.push(index)
+        await call()
+        if (index === 3) throw new Error('failed')
+      }),
+    )
+    const results = await Promise.allSettled(calls)
+    expect(results.filter(({ status }) => status === 'rejected')).toHaveLength(1)
+    expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8])
+    expect(counts.most).toBe(2)
+    await turns.run(call)
+    expect(counts.calls).toBe(10)
+  })
+})
+
+describe('the event streams of jobs that wait', () => {
+  it('leave the connections of the database to other requests', async () => {
+    const { counts, call } = counted()
+    const find = async () => {
+      await call()
+      return { state: 'queued' } as JobSummary
+    }
+    const background = new BackgroundJobs({
+      jobs: { find } as unknown as JobStore,
+      events: { read: async () => ({ events: [], isEnded: false }) } as unknown as EventLog,
+      ...{ clock: systemClock, openJobsMax: 1, wake: () => {} },
+    })
+    const left = new AbortController()
+    const job = { id: 'job_1', organizationId: 'org-one' } as JobSummary
+    const streams = Array.from({ length: 50 }, () =>
+      Array.fromAsync(background.eventsOf(job, 0, left.signal)),
+    )
+    await expect.poll(() => counts.calls).toBeGreaterThanOrEqual(50)
+    left.abort()
+    await Promise.all(streams)
+    expect(counts.most).toBe(2)
+  })
+})
