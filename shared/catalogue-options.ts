@@ -48,10 +48,10 @@ export interface ModelOptions {
 }
 
 /**
- * The engine that reads an option. Rerankers and classifiers have the kind `embedding` but read
- * other options; a model of texts with images has one more.
+ * The engine that reads an option. Rerankers, classifiers and sparse encoders have the kind
+ * `embedding` but read other options; a model of texts with images has one more.
  */
-type OptionReader = ModelKind | 'rerank' | 'classify' | 'classify-images' | 'vision'
+type OptionReader = ModelKind | 'rerank' | 'classify' | 'classify-images' | 'sparse' | 'vision'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
@@ -75,26 +75,25 @@ const choice = (...names: readonly string[]): Omit<Rule, 'readers'> => ({
 })
 const text = { must: 'must be a string', holds: (value: unknown) => typeof value === 'string' }
 
+const ENCODERS: readonly OptionReader[] = ['embedding', 'rerank', 'classify', 'sparse']
+
 const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   slots: count(1, 4096),
   maxContextTokens: {
-    readers: ['completion', 'embedding', 'rerank', 'classify'],
+    readers: ['completion', ...ENCODERS],
     ...count(1, 10_000_000),
   },
-  maxBatchTokens: { readers: ['embedding', 'rerank', 'classify'], ...count(1, 10_000_000) },
+  maxBatchTokens: { readers: ENCODERS, ...count(1, 10_000_000) },
   maxImageTokens: { readers: ['vision'], ...count(4, 16_384) },
   onnxFile: {
-    readers: [
-      ...(['completion', 'embedding', 'rerank', 'classify', 'classify-images'] as const),
-      ...(['audio', 'speech'] as const),
-    ],
+    readers: ['completion', ...ENCODERS, 'classify-images', 'audio', 'speech'],
     must: 'must be the name of a file without its folder, such as "model_quantized"',
     holds: (value) => typeof value === 'string' && /^[\w+-][\w.+-]{0,199}$/.test(value),
   },
   executionProvider: choice('cpu', 'cuda'),
   intraOpThreads: count(0, 256),
-  queryPrefix: { readers: ['embedding'], ...text },
-  passagePrefix: { readers: ['embedding'], ...text },
+  queryPrefix: { readers: ['embedding', 'sparse'], ...text },
+  passagePrefix: { readers: ['embedding', 'sparse'], ...text },
   tokenIdVocabulary: { readers: ['embedding'], ...choice('native', 'reject') },
   // The default cannot exceed the limit for requests.
   steps: { readers: ['image'], ...count(1, 150) },
@@ -165,6 +164,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   rerank: 'rerankers',
   classify: 'classifiers of texts',
   'classify-images': 'classifiers of images',
+  sparse: 'sparse encoders',
   image: 'models of images',
   audio: 'models of speech',
   speech: 'voices',

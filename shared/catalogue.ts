@@ -93,13 +93,13 @@ const MODEL_KEYS = [
 const ADAPTER_KEYS = ['id', 'source', 'aliases']
 const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
-  embedding: ['embedding', 'vision', 'rerank', 'classify'],
+  embedding: ['embedding', 'vision', 'rerank', 'classify', 'sparse'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
 }
 /** Capabilities that make a model of embeddings one of something else. */
-const SINGLE_TASKS = ['rerank', 'classify'] as const
+const SINGLE_TASKS = ['rerank', 'classify', 'sparse'] as const
 // A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
 const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/
@@ -167,7 +167,7 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
   }
   const task = SINGLE_TASKS.find((single) => capabilities.includes(single))
   const readsImages = capabilities.includes('vision')
-  if (task === 'rerank' && readsImages) {
+  if (task !== undefined && task !== 'classify' && readsImages) {
     throw new Error(`models.json: ${path}.capabilities: "vision" changes nothing beside "${task}"`)
   }
   return {

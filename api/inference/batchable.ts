@@ -219,7 +219,7 @@ async function embeddingPlan(
   return {
     ...({ kind: 'embedding', model, input, images } as const),
     present: ({ result, usage }) => {
-      if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
+      if (!('dimensions' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })
     },
   }

@@ -185,9 +185,22 @@ export async function getCapableModel(
   const isAble = isListed && (capability === undefined || can(capability))
   if (isAble && !without.some(can)) return model
   throw failure.notFound(
-    `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,
+    `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.${hintOf(model)}`,
     { param: 'model' },
   )
+}
+
+const VECTOR_ENDPOINTS: Readonly<Record<string, string>> = {
+  rerank: 'v1/rerank',
+  classify: 'v1/classify',
+  sparse: 'v1/embed_sparse',
+}
+
+/** Models of one kind, embeddings, have several endpoints. */
+function hintOf({ kind, capabilities }: CatalogueModel): string {
+  if (kind !== 'embedding') return ''
+  const [own] = capabilities.flatMap((name) => VECTOR_ENDPOINTS[name] ?? [])
+  return ` Did you mean to use ${own ?? 'v1/embeddings'}?`
 }
 
 /**
@@ -204,7 +217,7 @@ export function getTaskModel(
     endpoint,
   }: {
     readonly name: string | null | undefined
-    readonly task: 'rerank' | 'classify'
+    readonly task: 'rerank' | 'classify' | 'sparse'
     readonly reads?: 'texts' | 'images'
     readonly endpoint: string
   },

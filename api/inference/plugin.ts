@@ -8,6 +8,7 @@ import { registerChatCompletions } from './chat/chat-completions.ts'
 import { registerStoredChats } from './chat/stored-chats.ts'
 import { registerCompletions } from './completions/completions.ts'
 import { registerEdits } from './completions/edits.ts'
+import { registerEmbedSparse } from './embeddings/embed-sparse.ts'
 import { registerEmbeddings } from './embeddings/embeddings.ts'
 import { registerSearch } from './embeddings/search.ts'
 import { registerEngines } from './engines.ts'
@@ -42,6 +43,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     if (serves('anthropic')) registerMessages(app, services)
     registerEdits(app, services)
     registerEmbeddings(app, services)
+    registerEmbedSparse(app, services)
     registerRerank(app, services)
     registerModerations(app, services)
     if (serves('vllm')) registerClassify(app, services)

@@ -2,6 +2,7 @@ import type { FastifyPluginAsync } from 'fastify'
 
 import type { Dialect } from '#shared/config/inference.ts'
 
+import { registerEmbedSparse } from './embeddings/embed-sparse.ts'
 import { registerClassify } from './moderations/classify.ts'
 import { registerCohereRerank } from './rerank/cohere.ts'
 import { registerRerank } from './rerank/rerank.ts'
@@ -20,6 +21,7 @@ export function rootDialects(services: InferenceServices, version: string): Fast
       registerRerank(app, services, 'createRerankAtRoot')
       registerScore(app, services, 'createScoreAtRoot')
     }
+    if (serves('tei')) registerEmbedSparse(app, services, 'createSparseEmbeddingAtRoot')
     if (!serves('vllm')) return
     registerTokenize(app, services, 'AtRoot')
     registerClassify(app, services, 'createClassificationAtRoot')

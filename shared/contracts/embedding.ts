@@ -25,6 +25,12 @@ export interface EmbedInput {
   readonly tokensMax?: number | 'context'
 }
 
+/** Texts, or token ids of the model's own vocabulary, to embed as weights of tokens. */
+export interface SparseInput extends Pick<EmbedInput, 'role' | 'tokensMax'> {
+  readonly task: 'sparse'
+  readonly items: readonly (string | readonly number[])[]
+}
+
 /** Relevance of documents to a query by a cross-encoder. */
 export interface RerankInput {
   readonly task: 'rerank'
@@ -59,7 +65,7 @@ export interface ClassifyInput {
 }
 
 /** The inputs of an embedding queue. */
-export type EmbeddingInput = EmbedInput | RerankInput | ClassifyInput
+export type EmbeddingInput = EmbedInput | SparseInput | RerankInput | ClassifyInput
 
 /** The results of an embedding queue. */
 export type EmbeddingResult =
@@ -68,6 +74,16 @@ export type EmbeddingResult =
       /** One vector per item, base64 of contiguous little-endian float32. */
       readonly vectors: readonly string[]
       readonly dimensions: number
+    }
+  | {
+      readonly task: 'sparse'
+      /** For each item the token ids with a weight, and the weights: base64, little-endian. */
+      readonly vectors: readonly {
+        /** Contiguous uint32, ascending. */
+        readonly indices: string
+        /** Contiguous float32, as many. */
+        readonly values: string
+      }[]
     }
   | {
       readonly task: 'rerank'
@@ -80,6 +96,9 @@ export type EmbeddingResult =
       /** For each item the probability of each label. */
       readonly probabilities: readonly (readonly number[])[]
     }
+
+/** Weights of tokens that one answer may have: about 20 MB of JSON. */
+export const SPARSE_VALUES_MAX = 500_000
 
 /** Pairs of a text and a label that one request may ask for. */
 export const PAIRS_MAX = 2048

@@ -44,7 +44,7 @@ function operationName(job: {
       return prompts[0]?.form === 'chat' ? 'chat' : 'text_completion'
     }
     case 'embedding':
-      return input.task === 'embed' ? 'embeddings' : input.task
+      return input.task === 'embed' || input.task === 'sparse' ? 'embeddings' : input.task
     case 'image':
       return IMAGE_OPERATIONS[input.task] ?? 'image_generation'
     case 'audio':

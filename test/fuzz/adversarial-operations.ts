@@ -27,7 +27,7 @@ const HINTS: Readonly<Record<string, unknown>> = {
   ...{ url: 'https://example.test/', filename: 'a.jsonl', bytes: 10, mime_type: 'text/plain' },
 }
 const MODEL_OF: readonly (readonly [RegExp, string])[] = [
-  [/embeddings|rerank|score|pooling|classify/, 'embed'],
+  [/embed|rerank|score|pooling|classify/, 'embed'],
   [/images/, 'images'],
   [/audio/, 'speech'],
 ]

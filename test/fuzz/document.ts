@@ -58,7 +58,7 @@ export interface Document {
 const SURFACES: readonly (readonly [RegExp, Surface])[] = [
   [/^\/v1\/messages(\/|$)/, 'messages'],
   [/^\/v2\/rerank$/, 'cohere'],
-  [/^\/(v1\/|(rerank|score|classify|tokenize|detokenize|version|load|ping)$)/, 'v1'],
+  [/^\/(v1\/|(embed_sparse|rerank|score|classify|tokenize|detokenize|version|load|ping)$)/, 'v1'],
   [/^\/(healthz|readyz|ping)$/, 'other'],
 ]
 

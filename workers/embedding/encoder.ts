@@ -47,7 +47,7 @@ export interface Encoder {
 }
 
 /** Options of an encoder. */
-interface EncoderOptions extends BatchOptions {
+export interface EncoderOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string

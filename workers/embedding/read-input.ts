@@ -12,6 +12,8 @@ interface InputReader {
   readonly tokenizer: Tokenizer
   readonly markers: Markers
   readonly contextLength: number
+  /** The field that has the texts, for messages; `input` if absent. */
+  readonly param?: string
 }
 
 // The word in which a beginning ends may be read otherwise than in the whole text. WordPiece takes
@@ -20,7 +22,7 @@ const UNSURE_TOKENS = 128
 
 /** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
 export async function readText(
-  { tokenizer, markers, contextLength }: InputReader,
+  { tokenizer, markers, contextLength, param }: InputReader,
   text: string,
 ): Promise<readonly number[]> {
   const outcome = await encodeWithin(tokenizer, text, {
@@ -29,7 +31,7 @@ export async function readText(
     tokensMax: contextLength,
   })
   if (outcome.fits) return outcome.tokenIds
-  throw tooLong(contextLength, outcome.estimatedTokens)
+  throw tooLong(contextLength, outcome.estimatedTokens, param)
 }
 
 /**
@@ -83,22 +85,22 @@ export async function readTextSplit(
 
 /** Checks token ids of the model's own vocabulary, and truncates them if requested. */
 export function readTokenIds(
-  { tokenizer, contextLength }: InputReader,
+  { tokenizer, contextLength, param }: InputReader,
   tokenIds: readonly number[],
   tokensMax: number | undefined,
 ): readonly number[] {
   if (tokensMax !== undefined) refuseAbove(contextLength, tokensMax)
-  else if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length)
+  else if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length, param)
   const vocabSize = tokenizer.pieces.size
   const wrong = tokenIds.find((id) => !isTokenId(id, vocabSize))
   if (wrong === undefined) return tokenIds.slice(0, tokensMax)
-  throw unknownTokenId('input', String(wrong), vocabSize)
+  throw unknownTokenId(param ?? 'input', String(wrong), vocabSize)
 }
 
-function tooLong(contextLength: number, tokens: number): ServiceError {
+function tooLong(contextLength: number, tokens: number, param = 'input'): ServiceError {
   return failure.invalidRequest(
     `This model's maximum context length is ${contextLength} tokens, however you requested ${tokens} tokens (${tokens} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.`,
-    { param: 'input', code: 'context_length_exceeded' },
+    { param, code: 'context_length_exceeded' },
   )
 }
 

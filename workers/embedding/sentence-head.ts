@@ -54,7 +54,7 @@ export async function readSentenceHead(folder: string): Promise<SentenceHead> {
         isStated ||= config !== undefined
       } else if (kind === 'Dense') dense.push(await readDenseLayer(folder, path, config ?? {}))
       else if (kind === 'Normalize') isNormalized = true
-      else if (kind !== 'Dropout') throw new Error(`the module ${kind} is not supported`)
+      else if (kind !== 'Dropout') throw new Error(unsupported(kind))
     }
   } catch (error) {
     return { pooling, dense, isNormalized, isStated, problem: (error as Error).message }
@@ -62,6 +62,16 @@ export async function readSentenceHead(folder: string): Promise<SentenceHead> {
   return { pooling, dense, isNormalized, isStated, problem: undefined }
 }
 
+/** Modules of models that are something else than encoders of one vector. */
+const CAPABILITIES: ReadonlyMap<string, string> = new Map([['SpladePooling', 'sparse']])
+
+function unsupported(kind: string): string {
+  const capability = CAPABILITIES.get(kind)
+  if (capability === undefined) return `the module ${kind} is not supported`
+  return `the module ${kind} needs "capabilities": ["${capability}"] in models.json`
+}
+
+/** A module of sentence-transformers. */
 interface SentenceModule {
   readonly kind: string
   readonly path: string
@@ -69,8 +79,8 @@ interface SentenceModule {
 
 const MODULES_MAX = 32
 
-/** The modules after the transformer, which is the graph. */
-async function findModules(folder: string): Promise<readonly SentenceModule[] | undefined> {
+/** The modules after the first one, which is the graph; undefined without `modules.json`. */
+export async function findModules(folder: string): Promise<readonly SentenceModule[] | undefined> {
   const modules = await findJsonValue(folder, 'modules.json')
   if (!Array.isArray(modules)) return undefined
   if (modules.length > MODULES_MAX) {

@@ -18,18 +18,20 @@ const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', non
 
 /**
  * The prefix and adapter of a request: the model's tasks, else the prefixes of the catalogue or of
- * the model's files. Throws `invalidRequest` for what the model does not distinguish.
+ * the model's files. Throws `invalidRequest` for what the model does not distinguish; `param` names
+ * the field of the role.
  */
 export function purposeOf(
-  input: EmbedInput,
-  { tasks, prompts }: Pick<Encoder, 'tasks' | 'prompts'>,
+  input: Pick<EmbedInput, 'role' | 'taskName'>,
+  { tasks = [], prompts }: Partial<Pick<Encoder, 'tasks'>> & Pick<Encoder, 'prompts'>,
   options: Pick<ModelOptions, 'queryPrefix' | 'passagePrefix'>,
+  param = 'input_type',
 ): Purpose {
   const { role, taskName } = input
   if (tasks.length > 0) return adapterOf(input, tasks)
   const { queryPrefix: query = prompts.query, passagePrefix: passage = prompts.passage } = options
   const isDistinguished = query !== undefined || passage !== undefined
-  if (role !== 'none' && !isDistinguished) throw readsAllAlike()
+  if (role !== 'none' && !isDistinguished) throw readsAllAlike(param)
   const named = (['query', 'passage'] as const).find((each) => ROLE_TASKS[each] === taskName)
   const chosen = role === 'none' && isDistinguished ? (named ?? role) : role
   return {
@@ -38,7 +40,10 @@ export function purposeOf(
   }
 }
 
-function adapterOf({ role, taskName }: EmbedInput, tasks: Encoder['tasks']): Purpose {
+function adapterOf(
+  { role, taskName }: Pick<EmbedInput, 'role' | 'taskName'>,
+  tasks: Encoder['tasks'],
+): Purpose {
   const ofRole = ROLE_TASKS[role]
   const wanted = ofRole ?? taskName
   const usual = tasks.findIndex(({ name }) => name === TASK_USUAL)
@@ -54,9 +59,9 @@ function adapterOf({ role, taskName }: EmbedInput, tasks: Encoder['tasks']): Pur
   )
 }
 
-function readsAllAlike(): Error {
+function readsAllAlike(param: string): Error {
   return failure.invalidRequest(
-    "Unsupported parameter: 'input_type' is not supported with this model, which reads queries and passages alike.",
-    { param: 'input_type', code: 'unsupported_parameter' },
+    `Unsupported parameter: '${param}' is not supported with this model, which reads queries and passages alike.`,
+    { param, code: 'unsupported_parameter' },
   )
 }

@@ -13,8 +13,9 @@ import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import { classify, classifyImages } from './classification.ts'
 import { purposeOf } from './embedding-purpose.ts'
-import { answerPrepared, countTokens, type Prepared } from './prepared-embedding.ts'
+import { answerPrepared, countTokens, type Prepared, toBase64 } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
+import { embedSparse, type SparseModel } from './sparse-embedding.ts'
 import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 
 /** What an embedding queue serves: vectors of texts and images, labels, or relevance of pairs. */
@@ -26,6 +27,7 @@ export type EmbeddingModel =
       /** Of a model that embeds images, too. */
       readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
     }
+  | SparseModel
   | { readonly task: 'rerank'; readonly reranker: Reranker }
   | { readonly task: 'classify'; readonly reads: 'texts'; readonly classifier: Classifier }
   | {
@@ -46,6 +48,7 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
   }
   return answerPrepared(job, tools, async () => {
     if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
+    if (input.task === 'sparse' && model.task === 'sparse') return embedSparse(input, model, tools)
     if (input.task === 'rerank' && model.task === 'rerank') return rerank(input, model, tools)
     if (input.task === 'classify' && model.task === 'classify') {
       if (model.reads === 'images') return classifyImages(input, model, tools)
@@ -132,8 +135,4 @@ function refuseDimensions({ dimensions }: EmbedInput, encoder: Encoder): void {
 function cutTo(vector: Float32Array, dimensions: number | null): Float32Array {
   if (dimensions === null || dimensions === vector.length) return vector
   return normalize(vector.slice(0, dimensions))
-}
-
-function toBase64(vector: Float32Array): string {
-  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64')
 }

@@ -106,7 +106,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
 /** The part of a model that reads texts. */
 function encoderOf(model: EmbeddingModel) {
   if (model.task === 'classify') return model.reads === 'texts' ? model.classifier : undefined
-  return model.task === 'embed' ? model.encoder : model.reranker
+  return model.task === 'rerank' ? model.reranker : model.encoder
 }
 
 /** The part of a model that reads images. */

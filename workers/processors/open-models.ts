@@ -9,6 +9,7 @@ import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
 import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
+import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
 import { findCompanion } from '#workers/engine/model-files.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { disableImageCache } from '#workers/image/image-file.ts'
@@ -32,7 +33,7 @@ interface Opened<Model> {
   readonly bytes: number
 }
 
-/** Opens a model of texts' vectors, or one for what the catalogue says: `rerank`, `classify`. */
+/** Opens a model of texts' vectors, or one for what the catalogue says: `rerank`, `sparse`. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
   tools: OpenTools,
@@ -68,6 +69,10 @@ export async function openEmbeddingModel(
   if (can('classify')) {
     const classifier = await openClassifier(options)
     return { opened: { task: 'classify', reads: 'texts', classifier }, bytes }
+  }
+  if (model.capabilities.includes('sparse')) {
+    const encoder = await openSparseEncoder(options)
+    return { opened: { task: 'sparse', encoder, options: model.options }, bytes }
   }
   const encoder = await openEncoder(options)
   const plain = { task: 'embed', encoder, options: model.options } as const

@@ -37,3 +37,8 @@ export async function answerPrepared(
 export function countTokens(texts: readonly (readonly number[])[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0)
 }
+
+/** A vector as replies have it: contiguous, little-endian. */
+export function toBase64(vector: Float32Array | Uint32Array): string {
+  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64')
+}

@@ -10,6 +10,7 @@ import {
 } from '#api/inference/field-schemas.ts'
 import { type ImageSource, RequestImages, requireVision } from '#api/inference/request-images.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -18,7 +19,7 @@ import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
 
 const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */
-export const EMBEDDING_TOKENS_MAX = 300_000
+const EMBEDDING_TOKENS_MAX = 300_000
 const DIMENSIONS_MAX = 65_536
 
 const TEXT = Type.String({ minLength: 1 })
@@ -26,6 +27,14 @@ const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), {
   minItems: 1,
   maxItems: EMBEDDING_TOKENS_MAX,
 })
+
+/** Texts or token ids, one or several. */
+export const TEXTS_OR_TOKEN_IDS = [
+  TEXT,
+  Type.Array(TEXT, { minItems: 1 }),
+  TOKEN_IDS,
+  Type.Array(TOKEN_IDS, { minItems: 1 }),
+] as const
 
 /** An input that is an object: a text or an image. */
 export const TEXT_OR_IMAGE = Type.Object(
@@ -43,19 +52,10 @@ export const TEXT_OR_IMAGE = Type.Object(
 )
 
 const FIELDS = {
-  input: Type.Union(
-    [
-      TEXT,
-      Type.Array(TEXT, { minItems: 1 }),
-      TOKEN_IDS,
-      Type.Array(TOKEN_IDS, { minItems: 1 }),
-      Type.Array(TEXT_OR_IMAGE, { minItems: 1 }),
-    ],
-    {
-      description:
-        'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
-    },
-  ),
+  input: Type.Union([...TEXTS_OR_TOKEN_IDS, Type.Array(TEXT_OR_IMAGE, { minItems: 1 })], {
+    description:
+      'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
+  }),
   encoding_format: optionalEnum(['float', 'base64'], {
     default: 'float',
     description: 'Numbers, or base64 of little-endian 32-bit floats.',
@@ -105,10 +105,10 @@ export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
  * Refuses too many inputs before the validator reads them all. A list of numbers is one input; the
  * schema bounds its length.
  */
-export function checkInputCount(body: unknown): void {
-  const { input } = (body ?? {}) as { readonly input?: unknown }
+export function checkInputCount(body: unknown, param: 'input' | 'inputs' = 'input'): void {
+  const { [param]: input } = (body ?? {}) as { readonly [param: string]: unknown }
   if (!Array.isArray(input) || typeof input[0] === 'number') return
-  if (input.length > INPUTS_MAX) throw tooManyInputs(input.length)
+  if (input.length > INPUTS_MAX) throw tooManyInputs(input.length, param)
 }
 
 /** An embedding as the workers read it, and the files of its images. */
@@ -148,10 +148,28 @@ export async function embedInput(
   return { input, images }
 }
 
-function checkTokenCount(items: EmbedInput['items']): void {
+/** Refuses token ids that are too many together. */
+export function checkTokenCount(items: EmbedInput['items'], param = 'input'): void {
   if (!isTokenLists(items)) return
-  const tokens = items.reduce((sum, { length }) => sum + length, 0)
-  if (tokens > EMBEDDING_TOKENS_MAX) throw tooManyTokens(tokens)
+  checkTokens(
+    items.reduce((sum, { length }) => sum + length, 0),
+    param,
+  )
+}
+
+/** Texts are counted by the worker, before it begins to compute. */
+export function watchTokens(param = 'input'): (event: JobEvent<'embedding'>) => void {
+  return (event) => {
+    if (event.type === 'started') checkTokens(event.promptTokens, param)
+  }
+}
+
+function checkTokens(tokens: number, param: string): void {
+  if (tokens <= EMBEDDING_TOKENS_MAX) return
+  throw failure.invalidRequest(
+    `Invalid '${param}': a request may embed at most ${EMBEDDING_TOKENS_MAX} tokens, but its inputs have ${tokens}.`,
+    { param, code: 'max_tokens_per_request' },
+  )
 }
 
 function isTokenLists(items: EmbedInput['items']): items is readonly (readonly number[])[] {
@@ -186,18 +204,10 @@ export function tokensMaxOf(
   return tokens === -1 ? 'context' : tokens
 }
 
-function tooManyInputs(count: number): ServiceError {
+function tooManyInputs(count: number, param: string): ServiceError {
   return failure.invalidRequest(
-    `Invalid 'input': array too long. Expected an array with maximum length ${INPUTS_MAX}, but got an array with length ${count} instead.`,
-    { param: 'input', code: 'array_above_max_length' },
-  )
-}
-
-/** The refusal of inputs that are too long together. */
-export function tooManyTokens(tokens: number): ServiceError {
-  return failure.invalidRequest(
-    `Invalid 'input': a request may embed at most ${EMBEDDING_TOKENS_MAX} tokens, but its inputs have ${tokens}.`,
-    { param: 'input', code: 'max_tokens_per_request' },
+    `Invalid '${param}': array too long. Expected an array with maximum length ${INPUTS_MAX}, but got an array with length ${count} instead.`,
+    { param, code: 'array_above_max_length' },
   )
 }
 

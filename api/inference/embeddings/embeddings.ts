@@ -10,7 +10,6 @@ import {
 } from '#api/inference/model-route.ts'
 import { withImages } from '#api/inference/request-images.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import type { JobEvent } from '#api/jobs/observers.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
@@ -19,11 +18,10 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import {
   checkInputCount,
   EMBEDDING_BODY,
-  EMBEDDING_TOKENS_MAX,
   type EmbeddingBody,
   ENGINE_EMBEDDING_BODY,
   embedInput,
-  tooManyTokens,
+  watchTokens,
 } from './embedding-request.ts'
 
 const EMBEDDING_RESPONSE = {
@@ -80,7 +78,7 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
   const modelName = modelNameOf(request)
   const model = await getEmbeddingModel(services, callerOf(request), modelName)
   const { input, images } = await embedInput(body, { model, modelName })
-  const job = { kind: 'embedding', model, input, watch: refuseTooManyTokens } as const
+  const job = { kind: 'embedding', model, input, watch: watchTokens() } as const
   const { organizationId } = callerOf(request)
   const { result, usage } = await withImages(services, { images, organizationId }, () =>
     runJob(http, services, job),
@@ -99,16 +97,9 @@ export function getEmbeddingModel(
   return getCapableModel(models, caller, {
     name,
     kind: 'embedding',
-    without: ['rerank', 'classify'],
+    without: ['rerank', 'classify', 'sparse'],
     endpoint: 'v1/embeddings',
   })
-}
-
-/** Texts are counted by the worker, before it begins to compute. */
-function refuseTooManyTokens(event: JobEvent<'embedding'>): void {
-  if (event.type === 'started' && event.promptTokens > EMBEDDING_TOKENS_MAX) {
-    throw tooManyTokens(event.promptTokens)
-  }
 }
 
 interface Embedded {

@@ -19,7 +19,8 @@ export function createEmbedding(page) {
     {
       id: 'embedding',
       takes: ({ kind, capabilities }) =>
-        kind === 'embedding' && !['rerank', 'classify'].some((task) => capabilities.includes(task)),
+        kind === 'embedding' &&
+        !['rerank', 'classify', 'sparse'].some((task) => capabilities.includes(task)),
       none: 'No embedding model is served here. Add one to models.json and start a worker for it.',
       describe: (model) => ({
         path: '/v1/embeddings',

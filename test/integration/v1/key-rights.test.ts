@@ -21,7 +21,7 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/webhook_endpoints/, 'webhooks'],
   [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
-  [/^\w+ \/v1\/((engines\/\{\w+\}\/)?embeddings|moderations|classify)$/, 'embeddings'],
+  [/^\w+ \/v1\/((engines\/\{\w+\}\/)?embeddings|embed_sparse|moderations|classify)$/, 'embeddings'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank|score)$/, 'search'],
   [/^\w+ \/v1\/images\//, 'images'],
   [/^\w+ \/v1\/audio\//, 'audio'],

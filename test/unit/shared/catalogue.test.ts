@@ -128,12 +128,20 @@ describe('the catalogue', () => {
         '"vision" changes nothing beside "rerank"',
       ],
       [
+        { kind: 'embedding', capabilities: ['sparse', 'vision'] },
+        '"vision" changes nothing beside "sparse"',
+      ],
+      [
         {
           kind: 'embedding',
           capabilities: ['classify', 'vision'],
           options: { maxBatchTokens: 9 },
         },
         'options.maxBatchTokens changes nothing for classifiers of images',
+      ],
+      [
+        { kind: 'embedding', capabilities: ['sparse'], options: { tokenIdVocabulary: 'native' } },
+        'options.tokenIdVocabulary changes nothing for sparse encoders',
       ],
       [
         { kind: 'embedding', capabilities: ['rerank'], options: { queryPrefix: 'q' } },

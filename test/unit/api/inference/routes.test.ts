@@ -166,6 +166,7 @@ describe('the routes', () => {
       '/v1/completions',
       '/v1/detokenize',
       '/v1/edits',
+      '/v1/embed_sparse',
       '/v1/embeddings',
       '/v1/engines',
       '/v1/engines/{engine_id}',

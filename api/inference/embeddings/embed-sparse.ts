@@ -1,0 +1,138 @@
+import { setImmediate } from 'node:timers/promises'
+
+import type { FastifyInstance } from 'fastify'
+import { type Static, Type } from 'typebox'
+
+import {
+  fixed,
+  optionalBoolean,
+  optionalEnum,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
+import { getTaskModel } from '#api/inference/model-route.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import { type Http, runJob } from '#api/jobs/run-inference.ts'
+import { callerOf } from '#api/v1/request-context.ts'
+import type { EmbeddingResult, SparseInput } from '#shared/contracts/embedding.ts'
+
+import {
+  checkInputCount,
+  checkTokenCount,
+  TEXTS_OR_TOKEN_IDS,
+  watchTokens,
+} from './embedding-request.ts'
+
+const EMBED_SPARSE_BODY = Type.Object(
+  {
+    model: optionalString({
+      minLength: 1,
+      description: 'The id of a model; the first sparse encoder if absent.',
+    }),
+    inputs: Type.Union([...TEXTS_OR_TOKEN_IDS], {
+      description: 'A text, several texts, the token ids of a text or of several texts.',
+    }),
+    truncate: optionalBoolean({
+      default: false,
+      description:
+        'Cut inputs that do not fit into the context of the model, which are refused otherwise.',
+    }),
+    truncation_direction: fixed(['Right', 'right']),
+    prompt_name: optionalEnum(['query', 'document', 'passage'], {
+      description: 'What the texts are, for models that were trained with a prefix for each.',
+    }),
+    user: SAMPLING_FIELDS.user,
+    timeout: SAMPLING_FIELDS.timeout,
+  },
+  { additionalProperties: false },
+)
+type EmbedSparseBody = Static<typeof EMBED_SPARSE_BODY>
+
+const EMBED_SPARSE_RESPONSE = {
+  type: 'array',
+  description: 'For each input the tokens of the vocabulary with a weight above zero.',
+  items: {
+    type: 'array',
+    items: {
+      type: 'object',
+      required: ['index', 'value'],
+      properties: {
+        index: { type: 'integer', description: 'The id of a token.' },
+        value: { type: 'number', description: 'Its weight.' },
+      },
+    },
+  },
+}
+
+/** `POST /embed_sparse`, as Text Embeddings Inference has it: texts as weights of tokens. */
+export function registerEmbedSparse(
+  app: FastifyInstance,
+  services: InferenceServices,
+  operationId = 'createSparseEmbedding',
+): void {
+  app.post('/embed_sparse', {
+    config: { scope: 'embeddings' },
+    preValidation: async ({ body }) => checkInputCount(body, 'inputs'),
+    schema: {
+      operationId,
+      summary: 'Turn texts into sparse vectors',
+      tags: ['Embeddings'],
+      security: [{ apiKey: [] }],
+      body: EMBED_SPARSE_BODY,
+      response: { 200: EMBED_SPARSE_RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => embedSparse({ request, reply }, services),
+  })
+}
+
+async function embedSparse(http: Http, services: InferenceServices): Promise<string> {
+  const body = http.request.body as EmbedSparseBody
+  const need = { name: body.model, task: 'sparse', endpoint: 'v1/embed_sparse' } as const
+  const model = await getTaskModel(services, callerOf(http.request), need)
+  const { result } = await runJob(http, services, {
+    ...({ kind: 'embedding', model, input: inputOf(body) } as const),
+    watch: watchTokens('inputs'),
+  })
+  if (result.task !== 'sparse') throw new Error('a sparse embedding was answered otherwise')
+  http.reply.type('application/json; charset=utf-8')
+  return writeVectors(result.vectors)
+}
+
+function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): SparseInput {
+  const isOne = typeof inputs === 'string' || typeof inputs[0] === 'number'
+  const items = (isOne ? [inputs] : inputs) as SparseInput['items']
+  checkTokenCount(items, 'inputs')
+  return {
+    ...{ task: 'sparse', items, role: name === 'document' ? 'passage' : (name ?? 'none') },
+    ...(truncate === true && { tokensMax: 'context' }),
+  }
+}
+
+type Vectors = Extract<EmbeddingResult, { task: 'sparse' }>['vectors']
+
+// About 10 ms of writing numbers.
+const SLICE_VALUES = 10_000
+
+/** The answer as JSON text; the event loop runs between slices of large ones. */
+async function writeVectors(vectors: Vectors): Promise<string> {
+  const written: string[] = []
+  let valueCount = 0
+  for (const vector of vectors) {
+    const rows = presentVector(vector)
+    written.push(JSON.stringify(rows))
+    valueCount += rows.length
+    if (valueCount < SLICE_VALUES) continue
+    valueCount = 0
+    await setImmediate()
+  }
+  return `[${written.join(',')}]`
+}
+
+function presentVector({ indices, values }: Vectors[number]): readonly object[] {
+  const [ids, weights] = [Buffer.from(indices, 'base64'), Buffer.from(values, 'base64')]
+  return Array.from({ length: ids.length / Uint32Array.BYTES_PER_ELEMENT }, (_, row) => ({
+    index: ids.readUInt32LE(row * Uint32Array.BYTES_PER_ELEMENT),
+    value: weights.readFloatLE(row * Float32Array.BYTES_PER_ELEMENT),
+  }))
+}
