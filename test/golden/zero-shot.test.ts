@@ -13,22 +13,29 @@ import { processEmbedding } from '#workers/processors/embedding.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 // Recorded from the pipeline of transformers by test/fixtures/build-models.py.
-const FOLDER = join(import.meta.dirname, '../fixtures/models/nli')
+const MODELS = join(import.meta.dirname, '../fixtures/models')
 const FOREVER = new AbortController().signal
-const readJson = (path: string) => JSON.parse(readFileSync(join(FOLDER, path), 'utf8'))
-const { asked, orders } = readJson('golden.json') as {
-  asked: { text: string; labels: string[]; template: string; isMultiLabel: boolean }[]
-  orders: { modelLabels: string[]; scores: number[][] }[]
+const readJson = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
+
+interface Golden {
+  readonly asked: { text: string; labels: string[]; template: string; isMultiLabel: boolean }[]
+  readonly orders: { modelLabels: string[]; scores: number[][] }[]
 }
 
-describe.each(orders)('labels of a request by a model of $modelLabels', async (order) => {
+const CASES = ['nli', 'nli-bart', 'nli-deberta'].flatMap((family) => {
+  const { asked, orders } = readJson(`${family}/golden.json`) as Golden
+  return orders.map((order) => ({ family, asked, order, first: order.modelLabels[0] }))
+})
+
+describe.each(CASES)('labels of a request by $family, whose first is $first', async (model) => {
+  const { family, asked, order } = model
   const runtime = openRuntime()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-nli-'))
-  await cp(FOLDER, folder, { recursive: true })
+  await cp(join(MODELS, family), folder, { recursive: true })
   const id2label = Object.fromEntries(order.modelLabels.entries())
   await writeFile(
     join(folder, 'config.json'),
-    JSON.stringify({ ...readJson('config.json'), id2label }),
+    JSON.stringify({ ...readJson(`${family}/config.json`), id2label }),
   )
   const classifier = await openClassifier({ runtime, folder })
   const zeroShot = classifier.zeroShot as ZeroShot
@@ -95,5 +102,32 @@ describe.each(orders)('labels of a request by a model of $modelLabels', async (o
     expect(() => [...zeroShot.readPairs(['a'], ['a'], 65)]).toThrow(
       expect.objectContaining({ param: 'truncate_prompt_tokens' }),
     )
+  })
+})
+
+// BART takes the vector of the last end token, and finds it by the number of them in a batch.
+describe('a classifier that reads the vector of the end token', async () => {
+  const runtime = openRuntime()
+  const classifier = await openClassifier({ runtime, folder: join(MODELS, 'nli-bart') })
+  afterAll(async () => {
+    await classifier.close()
+    await runtime.close()
+  })
+
+  it('gives the same logits in a batch of texts with other numbers of them', async () => {
+    const [pair = { tokenIds: [] }] = classifier.zeroShot?.readPairs(['fox'], ['river'], 64) ?? []
+    const [plain = []] = await classifier.read('fox', { hasMarkers: true })
+    const texts = [pair, { tokenIds: plain }, pair, { tokenIds: [...plain, 2] }, pair]
+    const together = await Promise.all(texts.map((text) => classifier.logits(text, FOREVER)))
+    for (const [index, text] of texts.entries()) {
+      const alone = await classifier.logits(text, FOREVER)
+      for (const [at, logit] of alone.entries()) expect(together[index]?.[at]).toBeCloseTo(logit, 5)
+    }
+  })
+
+  it('refuses texts without one', async () => {
+    const refused = { param: 'input', code: 'invalid_value' }
+    await expect(classifier.read('fox', { hasMarkers: false })).rejects.toMatchObject(refused)
+    await expect(classifier.read([5, 6], { hasMarkers: true })).rejects.toMatchObject(refused)
   })
 })

@@ -50,16 +50,11 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
     return {
       contextLength,
       labels,
-      async read(item, { tokensMax, hasMarkers }) {
-        const own = hasMarkers ? reader : { ...reader, markers: NO_MARKERS }
-        const kept = tokensMax === 'context' ? contextLength : tokensMax
-        if (typeof item !== 'string') {
-          return [readTokenIds(own, item, kept === 'split' ? undefined : kept)]
-        }
-        if (kept === 'split') return readTextSplit(own, item)
-        const part = await (kept === undefined ? readText(own, item) : readTextCut(own, item, kept))
-        if (part.length === 0) throw noTokens()
-        return [part]
+      async read(item, reading) {
+        const parts = await readParts(reader, item, reading)
+        const { endId } = files
+        if (endId === undefined || parts.every((part) => part.includes(endId))) return parts
+        throw noEnd(endId)
       },
       async logits(text, signal) {
         return [...(await classifier.logits(text, signal))]
@@ -74,9 +69,33 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
   })
 }
 
+/** The tokens of an item in parts that fit into the context. */
+async function readParts(
+  reader: Parameters<typeof readText>[0],
+  item: Parameters<Classifier['read']>[0],
+  { tokensMax, hasMarkers }: Reading,
+): Promise<readonly (readonly number[])[]> {
+  const own = hasMarkers ? reader : { ...reader, markers: NO_MARKERS }
+  const kept = tokensMax === 'context' ? reader.contextLength : tokensMax
+  if (typeof item !== 'string') {
+    return [readTokenIds(own, item, kept === 'split' ? undefined : kept)]
+  }
+  if (kept === 'split') return readTextSplit(own, item)
+  const part = await (kept === undefined ? readText(own, item) : readTextCut(own, item, kept))
+  if (part.length === 0) throw noTokens()
+  return [part]
+}
+
 function noTokens(): Error {
   return failure.invalidRequest(
     "Invalid 'input': a text has no tokens, and 'add_special_tokens' is false.",
+    { param: 'input', code: 'invalid_value' },
+  )
+}
+
+function noEnd(endId: number): Error {
+  return failure.invalidRequest(
+    `Invalid 'input': this model reads its end token (${endId}), and a text has none. Texts have it unless 'add_special_tokens' is false; token ids need it.`,
     { param: 'input', code: 'invalid_value' },
   )
 }

@@ -27,6 +27,8 @@ export interface EncoderFiles extends ModelLabels {
   readonly prompts: { readonly query?: string; readonly passage?: string }
   /** The id of the token for unknown words, if there is one. */
   readonly unknownId: number | undefined
+  /** The token whose vector a classifier with a decoder reads, as BART and T5 do. */
+  readonly endId: number | undefined
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
 }
@@ -73,6 +75,7 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     tasks: tasksOf(config),
     prompts: promptsOf(await findJson(folder, 'config_sentence_transformers.json')),
     unknownId: unknownIdOf(tokenizerJson),
+    endId: endIdOf(config),
     ...readLabels(config),
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
@@ -132,6 +135,10 @@ function promptsOf(file: Json | undefined): EncoderFiles['prompts'] {
     ...(typeof query === 'string' && query !== '' && { query }),
     ...(typeof passage === 'string' && passage !== '' && { passage }),
   }
+}
+
+function endIdOf({ is_encoder_decoder: hasDecoder, eos_token_id: id }: Json): number | undefined {
+  return hasDecoder === true && typeof id === 'number' ? id : undefined
 }
 
 function unknownIdOf({ model }: Json): number | undefined {

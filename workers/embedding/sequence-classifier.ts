@@ -48,8 +48,10 @@ async function assemble(
   const { runtime, maxContextTokens = files.contextLength } = options
   checkInputs(sessions.wide)
   const labelCount = labelCountOf(sessions.wide, files)
-  const batcher = await openTextBatcher<Float32Array>(sessions, options, (session, texts) =>
-    runBatch({ runtime, session, files }, texts),
+  const batcher = await openTextBatcher<Float32Array>(
+    sessions,
+    { ...options, endId: files.endId },
+    (session, texts) => runBatch({ runtime, session, files }, texts),
   )
   return {
     files,

@@ -16,6 +16,11 @@ export interface BatchOptions {
 interface BatchRules extends BatchOptions {
   /** False for graphs without a mask, whose texts would read the padding of shorter ones. */
   readonly canMixLengths?: boolean
+  /**
+   * A token that all texts of a batch have as often: graphs that read the vector of the last one
+   * divide all of a batch by the number of texts.
+   */
+  readonly endId?: number | undefined
 }
 
 // About the size from which a larger batch gains nothing on processors.
@@ -25,11 +30,13 @@ const BATCH_SIZE_MAX = 64
 /** Gathers the texts, or pairs of texts, that a model reads together. */
 export async function openTextBatcher<Result>(
   sessions: SessionPool,
-  { maxBatchTokens, onBatch, canMixLengths = true }: BatchRules,
+  { maxBatchTokens, onBatch, canMixLengths = true, endId }: BatchRules,
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {
   const { hasDynamicQuantization } = await readOperators(sessions.wide.file)
   const { poolSize, sharedBatchTokens } = sessions
+  const endsOf = ({ tokenIds }: EncodedText): number =>
+    endId === undefined ? 0 : tokenIds.filter((id) => id === endId).length
   return new Batcher<EncodedText, Result>({
     maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,
     // One scale for all values of a run would let a text change the answers for its neighbours.
@@ -40,6 +47,7 @@ export async function openTextBatcher<Result>(
     lengthOf: ({ tokenIds }) => tokenIds.length,
     canJoin: (oldest, item) =>
       item.taskId === oldest.taskId &&
+      endsOf(item) === endsOf(oldest) &&
       (canMixLengths || item.tokenIds.length === oldest.tokenIds.length),
     run: (texts, isAlone) => run(sessions.choose(isAlone), texts),
   })
