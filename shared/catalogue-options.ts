@@ -8,6 +8,9 @@ import {
 } from './contracts/answer-formats.ts'
 import { isRecord } from './json.ts'
 
+/** As sentence-transformers names them. */
+const POOLING_MODES = ['mean', 'cls', 'lasttoken', 'max', 'weightedmean'] as const
+
 /** Settings of one model; each is optional and read by its engine. */
 export interface ModelOptions {
   /** Rows of the batch: how many sequences (or requests) run at once. */
@@ -21,6 +24,8 @@ export interface ModelOptions {
   readonly onnxFile?: string
   readonly executionProvider?: 'cpu' | 'cuda'
   readonly intraOpThreads?: number
+  /** How vectors of tokens become one, where the model's files do not say. */
+  readonly pooling?: (typeof POOLING_MODES)[number]
   readonly queryPrefix?: string
   readonly passagePrefix?: string
   /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
@@ -92,6 +97,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   },
   executionProvider: choice('cpu', 'cuda'),
   intraOpThreads: count(0, 256),
+  pooling: { readers: ['embedding'], ...choice(...POOLING_MODES) },
   queryPrefix: { readers: ['embedding', 'sparse'], ...text },
   passagePrefix: { readers: ['embedding', 'sparse'], ...text },
   tokenIdVocabulary: { readers: ['embedding'], ...choice('native', 'reject') },

@@ -46,8 +46,15 @@ const TOKEN_ID_MAX = 4_000_000
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
-/** Reads an encoder's folder. Throws `ModelLoadError` for a file that it cannot do without. */
-export async function readEncoderFiles(folder: string, onnxFile?: string): Promise<EncoderFiles> {
+/**
+ * Reads an encoder's folder. The pooling mode is that of the catalogue, if it names one. Throws
+ * `ModelLoadError` for a file that it cannot do without.
+ */
+export async function readEncoderFiles(
+  folder: string,
+  onnxFile?: string,
+  pooling?: string,
+): Promise<EncoderFiles> {
   const modelFile = await findModelFile(folder, onnxFile)
   const isTower = basename(modelFile).startsWith('text_model')
   const whole = await readJson(folder, 'config.json')
@@ -71,7 +78,12 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
     contextLength,
     paddingId,
     firstPosition,
-    head: isTower ? TOWER_HEAD : await readSentenceHead(folder),
+    head: isTower
+      ? TOWER_HEAD
+      : await readSentenceHead(folder, {
+          pooling,
+          fallback: isDecoder(config) ? 'lastToken' : 'mean',
+        }),
     tasks: tasksOf(config),
     prompts: promptsOf(await findJson(folder, 'config_sentence_transformers.json')),
     unknownId: unknownIdOf(tokenizerJson),
@@ -89,6 +101,11 @@ const TOWER_POSITIONS: Readonly<Record<string, number>> = { clip: 77, siglip: 64
 /** The graph makes the vector of a text; only directions are compared with those of images. */
 const TOWER_HEAD: SentenceHead = {
   ...{ pooling: ['mean'], dense: [], isNormalized: true, isStated: false, problem: undefined },
+}
+
+/** Whether tokens attend to those before them alone, so that only the last one has read all. */
+function isDecoder({ architectures }: Json): boolean {
+  return [architectures].flat().some((name) => String(name).endsWith('ForCausalLM'))
 }
 
 /** The settings of a model of texts and images that are of texts. */

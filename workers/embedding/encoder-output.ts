@@ -15,7 +15,11 @@ export interface EncoderOutput {
 }
 
 // Vectors that the whole head is part of; token vectors; vectors pooled in the model's own way.
-const HEAD_OUTPUTS = ['sentence_embedding', 'sentence_embeddings']
+const HEAD_OUTPUTS = [
+  ...['sentence_embedding', 'sentence_embeddings'],
+  // Of exports of BGE-M3, which have its other heads beside it.
+  ...['dense_vecs', 'dense_embeddings'],
+]
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
 const TEXT_OUTPUTS = ['text_embeds', 'pooler_output']
 const LOGITS = 'logits'

@@ -29,6 +29,8 @@ export interface Encoder {
   readonly contextLength: number
   readonly dimensions: number | undefined
   readonly isTruncatable: boolean
+  /** The pooling mode that was taken because neither the files nor the catalogue name one. */
+  readonly assumedPooling: string | undefined
   /**
    * Tokens of a text with the model's own markers, cut to so many if a number is given. Throws
    * `context_length_exceeded` if none is.
@@ -53,6 +55,8 @@ export interface EncoderOptions extends BatchOptions {
   readonly onnxFile?: string
   readonly maxContextTokens?: number
   readonly session?: SessionOptions
+  /** The pooling mode, by the names of sentence-transformers; that of the folder if absent. */
+  readonly pooling?: string
   /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
   readonly poolSize?: number
 }
@@ -60,7 +64,7 @@ export interface EncoderOptions extends BatchOptions {
 /** Loads an encoder in the hub layout (BERT, MiniLM, BGE, E5, GTE, Nomic families). */
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
-  const files = await readEncoderFiles(options.folder, options.onnxFile)
+  const files = await readEncoderFiles(options.folder, options.onnxFile, options.pooling)
   const { poolSize: poolSizeWanted } = options
   const sessions = await openSessionPool(runtime, files.modelFile, {
     ...options.session,
@@ -77,6 +81,12 @@ async function assemble(
   const { runtime } = options
   checkInputs(sessions.wide, ENCODER_INPUTS)
   const output = chooseOutput(sessions.wide, files.head, files.isTower)
+  if (options.pooling !== undefined && output.isPooled) {
+    throw new ModelLoadError(
+      files.modelFile,
+      'options.pooling changes nothing: the graph makes one vector of each text itself',
+    )
+  }
   const tasks = hasTasks(sessions.wide) ? files.tasks : []
   if (hasTasks(sessions.wide) && tasks.length === 0) {
     throw new ModelLoadError(files.modelFile, 'config.json names no lora_adaptations for task_id')
@@ -97,7 +107,7 @@ async function assemble(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
-  const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer)
+  const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer, files.tokenizerConfig)
   const reader = { tokenizer, markers, contextLength }
   // A static embedding of an unknown word says nothing of a text.
   const kept = (tokenIds: readonly number[]): readonly number[] =>
@@ -108,6 +118,7 @@ async function assemble(
     prompts: files.prompts,
     dimensions: output.dimensions,
     isTruncatable: files.isTruncatable,
+    assumedPooling: output.isPooled || files.head.isStated ? undefined : files.head.pooling[0],
     async encodeText(text, tokensMax) {
       if (tokensMax === undefined) return kept(await readText(reader, text))
       return kept(await readTextCut(reader, text, tokensMax))

@@ -1,3 +1,4 @@
+import { isRecord } from '#shared/json.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 /** The tokens that a model puts around a text of its own accord, such as `[CLS]` and `[SEP]`. */
@@ -16,12 +17,22 @@ interface PairMarkers extends Markers {
   readonly types: readonly [number, number]
 }
 
-/** Learns the markers of a model from one text that is encoded with and without them. */
-export function findMarkers(tokenizer: Tokenizer): Markers {
+/**
+ * Learns the markers of a model from one text that is encoded with and without them. An end token
+ * that `tokenizer_config.json` alone demands is added: embeddings of decoders are its vector.
+ */
+export function findMarkers(
+  tokenizer: Tokenizer,
+  { add_eos_token: hasEnd, eos_token: end }: Readonly<Record<string, unknown>> = {},
+): Markers {
   const marked = tokenizer.encode('a', { addSpecialTokens: true })
   const plain = tokenizer.encode('a', { addSpecialTokens: false })
   const start = Math.max(findRun(marked, plain, 0), 0)
-  return { before: marked.slice(0, start), after: marked.slice(start + plain.length) }
+  const before = marked.slice(0, start)
+  const after = marked.slice(start + plain.length)
+  const content = isRecord(end) ? end.content : end
+  const endId = hasEnd === true ? tokenizer.findTokenId(String(content)) : undefined
+  return { before, after: endId === undefined || after.includes(endId) ? after : [...after, endId] }
 }
 
 /** Learns the markers of a pair: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>` and others. */

@@ -5,7 +5,7 @@ import { contentOnly } from '#workers/text/content-spans.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import { type Markers, NO_MARKERS } from './markers.ts'
+import type { Markers } from './markers.ts'
 
 /** The model parts that reading an input uses. */
 interface InputReader {
@@ -25,13 +25,15 @@ export async function readText(
   { tokenizer, markers, contextLength, param }: InputReader,
   text: string,
 ): Promise<readonly number[]> {
+  const { before, after } = markers
+  const around = before.length + after.length
   const outcome = await encodeWithin(tokenizer, text, {
-    addSpecialTokens: markers !== NO_MARKERS,
+    addSpecialTokens: false,
     content: contentOnly(text).content,
-    tokensMax: contextLength,
+    tokensMax: contextLength - around,
   })
-  if (outcome.fits) return outcome.tokenIds
-  throw tooLong(contextLength, outcome.estimatedTokens, param)
+  if (outcome.fits) return [...before, ...outcome.tokenIds, ...after]
+  throw tooLong(contextLength, outcome.estimatedTokens + around, param)
 }
 
 /**

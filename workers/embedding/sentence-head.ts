@@ -37,21 +37,34 @@ const POOLING_NAMES: ReadonlyMap<unknown, PoolingMode> = new Map<unknown, Poolin
   ['lasttoken', 'lastToken'],
 ])
 
+/** What the folder does not say of its head. */
+interface HeadSettings {
+  /** The pooling mode that the catalogue names instead of the folder, by the folder's names. */
+  readonly pooling?: string | undefined
+  /** The pooling mode of folders that name none. */
+  readonly fallback?: PoolingMode
+}
+
 /** Reads the head of an encoder's folder in the layout of sentence-transformers, if it has one. */
-export async function readSentenceHead(folder: string): Promise<SentenceHead> {
+export async function readSentenceHead(
+  folder: string,
+  { pooling: chosen, fallback = 'mean' }: HeadSettings = {},
+): Promise<SentenceHead> {
   const modules = await findModules(folder)
   const steps = modules ?? [{ kind: 'Pooling', path: '1_Pooling' }]
-  let pooling: readonly PoolingMode[] = ['mean']
+  let pooling =
+    chosen === undefined ? [fallback] : poolingOf('models.json', { pooling_mode: chosen })
   let isNormalized = modules === undefined
-  let isStated = modules !== undefined
+  let isStated = modules !== undefined || chosen !== undefined
   const dense: DenseLayer[] = []
   try {
     for (const { kind, path } of steps) {
       const found = await findJsonValue(folder, join(path, 'config.json'))
       const config = isRecord(found) ? found : undefined
       if (kind === 'Pooling') {
-        pooling = poolingOf(path, config ?? {})
-        isStated ||= config !== undefined
+        if (config === undefined || chosen !== undefined) continue
+        pooling = poolingOf(path, config)
+        isStated = true
       } else if (kind === 'Dense') dense.push(await readDenseLayer(folder, path, config ?? {}))
       else if (kind === 'Normalize') isNormalized = true
       else if (kind !== 'Dropout') throw new Error(unsupported(kind))

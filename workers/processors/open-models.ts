@@ -74,7 +74,15 @@ export async function openEmbeddingModel(
     const encoder = await openSparseEncoder(options)
     return { opened: { task: 'sparse', encoder, options: model.options }, bytes }
   }
-  const encoder = await openEncoder(options)
+  const { pooling } = model.options
+  const encoder = await openEncoder({ ...options, ...(pooling !== undefined && { pooling }) })
+  const { assumedPooling } = encoder
+  if (assumedPooling !== undefined) {
+    tools.log.warn(
+      { operation: 'model.pooling', modelId: model.id, pooling: assumedPooling },
+      'no file of the model names its pooling; options.pooling sets it',
+    )
+  }
   const plain = { task: 'embed', encoder, options: model.options } as const
   if (!can('vision')) return { opened: plain, bytes }
   return closeOnFailure(encoder, async () => {

@@ -152,6 +152,10 @@ describe('the catalogue', () => {
         'voiceActivityModel must be a folder',
       ],
       [
+        { kind: 'embedding', options: { pooling: 'first' } },
+        'options.pooling must be "mean" or "cls" or "lasttoken" or "max" or "weightedmean"',
+      ],
+      [
         { kind: 'embedding', options: { tokenIdVocabulary: 'theirs' } },
         'tokenIdVocabulary must be "native" or "reject"',
       ],

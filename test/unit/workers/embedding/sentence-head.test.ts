@@ -99,6 +99,47 @@ describe('pooling', () => {
   })
 })
 
+describe('the pooling mode of the catalogue', () => {
+  const bare = { 'modules.json': undefined, '1_Pooling/config.json': undefined }
+  const open = async (files: Files, pooling?: string) =>
+    openEncoder({ runtime, folder: await folderWith(files), ...(pooling && { pooling }) })
+
+  it('replaces that of the folder, and is assumed for folders that name none', async () => {
+    const named = await open({ '1_Pooling/config.json': { pooling_mode: 'cls' } })
+    const chosen = await open({}, 'cls')
+    const assumed = await open(bare)
+    const ids = await named.encodeText('A river')
+    expect(await chosen.embed(ids, SIGNAL)).toEqual(await named.embed(ids, SIGNAL))
+    expect([named, chosen, assumed].map(({ assumedPooling }) => assumedPooling)).toEqual([
+      ...[undefined, undefined, 'mean'],
+    ])
+    for (const encoder of [named, chosen, assumed]) await encoder.close()
+  })
+
+  it('is refused for a graph that pools itself', async () => {
+    const opening = openEncoder({ runtime, folder: join(MODELS, 'bge-m3'), pooling: 'cls' })
+    await expect(opening).rejects.toThrow('options.pooling changes nothing')
+  })
+})
+
+describe('an end token that tokenizer_config.json demands', () => {
+  it.each<[string, object, readonly number[]]>([
+    ['is added', { add_eos_token: true, eos_token: '[MASK]' }, [3, 4]],
+    ['is added by its content', { add_eos_token: true, eos_token: { content: '[MASK]' } }, [3, 4]],
+    ['is not added twice', { add_eos_token: true, eos_token: '[SEP]' }, [3]],
+    ['is not added where it is unknown', { add_eos_token: true, eos_token: '</s>' }, [3]],
+    ['is not added unless demanded', { eos_token: '[MASK]' }, [3]],
+  ])('%s', async (_what, config, after) => {
+    const encoder = await openEncoder({
+      ...{ runtime, folder: await folderWith({ 'tokenizer_config.json': config }) },
+    })
+    const ids = await encoder.encodeText('river')
+    expect(ids.slice(-after.length)).toEqual(after)
+    expect(await encoder.encodeText('river', ids.length - 1)).toHaveLength(ids.length - 1)
+    await encoder.close()
+  })
+})
+
 describe('a dense layer after the pooling', () => {
   const weights = Float32Array.from({ length: 4 * 32 }, (_, i) => Math.sin(i))
   const bias = Float32Array.of(0.5, -0.25, 0, 1)
