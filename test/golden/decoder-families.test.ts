@@ -35,6 +35,12 @@ const FAMILIES = [
   ['gpt-neox', 'rewritten'],
   ['bloom', 'growing'],
   ['lfm2', 'rewritten'],
+  ['mamba', 'in place'],
+  ['mamba2', 'in place'],
+  ['falcon-mamba', 'in place'],
+  ['jamba', 'rewritten'],
+  ['granite-4-h', 'rewritten'],
+  ['qwen3-next', 'rewritten'],
   ['mixtral', 'rewritten'],
   ['qwen2-moe', 'rewritten'],
   ['qwen3-moe', 'rewritten'],
@@ -74,47 +80,60 @@ describe.each(FAMILIES)('%s', (name, cachePath) => {
   })
 })
 
-describe.each(['llama', 'gpt2', 'gemma', 'qwen3', 'lfm2'])('%s as it was exported', (name) => {
-  it('gives the same with a growing cache', async () => {
-    const form = { onnxFile: 'model', asExported: true, tolerance: 2e-4, prefillChunk: 7 }
-    await check({ name, golden: readGolden(name), ...form })
-  })
-})
+describe.each(['llama', 'gpt2', 'gemma', 'qwen3', 'lfm2', 'jamba', 'granite-4-h'])(
+  '%s as it was exported',
+  (name) => {
+    it('gives the same with a growing cache', async () => {
+      const form = { onnxFile: 'model', asExported: true, tolerance: 2e-4, prefillChunk: 7 }
+      await check({ name, golden: readGolden(name), ...form })
+    })
+  },
+)
 
 describe.each([
-  ['growing', true],
-  ['rewritten', false],
-] as const)('lfm2, whose states belong to one length, on the path %s', (cachePath, asExported) => {
-  const { ids, greedy: answer } = readGolden('lfm2')
+  ['lfm2', 'growing', true],
+  ['lfm2', 'rewritten', false],
+  ['mamba', 'in place', false],
+  ['mamba2', 'in place', false],
+  ['falcon-mamba', 'in place', false],
+  ['jamba', 'growing', true],
+  ['jamba', 'rewritten', false],
+  ['granite-4-h', 'growing', true],
+  ['qwen3-next', 'rewritten', false],
+] as const)(
+  '%s, whose states belong to one length, on the path %s',
+  (name, cachePath, asExported) => {
+    const { ids, greedy: answer } = readGolden(name)
 
-  it('gives the same tokens alone and beside others of any length', async () => {
-    await checkTogether('lfm2', readGolden('lfm2'), cachePath, asExported)
-  })
+    it('gives the same tokens alone and beside others of any length', async () => {
+      await checkTogether(name, readGolden(name), cachePath, asExported)
+    })
 
-  it('continues all that a text left, and no part of it, and takes in no draft', async () => {
-    const longer = [...ids, ...answer, 7, 9, 11]
-    const other = [...ids, ...answer.slice(0, 3), 13, 8]
-    const folder = join(MODELS, 'lfm2')
-    const options = { runtime, folder, onnxFile: 'model', asExported, intraOpThreads: 1 }
-    const engine = await openTextEngine({ ...options, slots: 3 })
-    try {
-      const ask = (promptTokenIds: readonly number[], cacheScope: string) =>
-        generate(engine, {
-          ...{ promptTokenIds, cacheScope, maxNewTokens: answer.length },
-          propose: () => [1, 2, 3],
-        })
-      const alone = await Promise.all([ask(longer, 'one'), ask(other, 'two')])
-      expect((await ask(ids, 'shared')).tokenIds).toEqual(answer)
-      const [partial, whole] = [await ask(other, 'shared'), await ask(longer, 'shared')]
-      expect([whole.tokenIds, partial.tokenIds]).toEqual(alone.map(({ tokenIds }) => tokenIds))
-      // The last token of an answer is not computed.
-      expect(whole.cachedTokens).toBe(ids.length + answer.length - 1)
-      expect(partial.cachedTokens).toBe(0)
-    } finally {
-      await engine.close()
-    }
-  })
-})
+    it('continues all that a text left, and no part of it, and takes in no draft', async () => {
+      const longer = [...ids, ...answer, 7, 9, 11]
+      const other = [...ids, ...answer.slice(0, 3), 13, 8]
+      const folder = join(MODELS, name)
+      const options = { runtime, folder, onnxFile: 'model', asExported, intraOpThreads: 1 }
+      const engine = await openTextEngine({ ...options, slots: 3 })
+      try {
+        const ask = (promptTokenIds: readonly number[], cacheScope: string) =>
+          generate(engine, {
+            ...{ promptTokenIds, cacheScope, maxNewTokens: answer.length },
+            propose: () => [1, 2, 3],
+          })
+        const alone = await Promise.all([ask(longer, 'one'), ask(other, 'two')])
+        expect((await ask(ids, 'shared')).tokenIds).toEqual(answer)
+        const [partial, whole] = [await ask(other, 'shared'), await ask(longer, 'shared')]
+        expect([whole.tokenIds, partial.tokenIds]).toEqual(alone.map(({ tokenIds }) => tokenIds))
+        // The last token of an answer is not computed.
+        expect(whole.cachedTokens).toBe(ids.length + answer.length - 1)
+        expect(partial.cachedTokens).toBe(0)
+      } finally {
+        await engine.close()
+      }
+    })
+  },
+)
 
 describe.each(VARIANTS)('llama in %s', (onnxFile) => {
   it('gives what the file gives to the reference runtime', async () => {

@@ -1,8 +1,7 @@
 import { totalmem } from 'node:os'
 
-import type { GraphValue, Model } from '#workers/graph/model.ts'
+import type { Model } from '#workers/graph/model.ts'
 import { nodesOf } from '#workers/graph/operators.ts'
-import { ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
 
 /** The limits from which the context of a model is chosen. */
 export interface ContextDemand {
@@ -13,6 +12,8 @@ export interface ContextDemand {
   readonly slots: number
   /** Bytes of one position in the cache of one slot. */
   readonly positionBytes: number
+  /** Bytes of the states of one slot, of any length. */
+  readonly stateBytes: number
   /** Bytes of one position in the working memory of a run. */
   readonly runBytes: number
   /** Why no more than `CONTEXT_TOKENS_CERTAIN` is possible, with any memory. */
@@ -27,7 +28,7 @@ export interface ContextChoice {
   readonly contextLength: number
   /** The limit that sets the length; `model` when it is the model's own. */
   readonly limitedBy: 'model' | 'maxContextTokens' | 'memory' | 'device' | 'wholePrompts'
-  /** Bytes of the cache when all slots are full. */
+  /** Bytes of caches and states when all slots are full. */
   readonly cacheBytesMax: number
 }
 
@@ -37,15 +38,18 @@ const CONTEXT_TOKENS_CERTAIN = 8192
 const CONTEXT_TOKENS_STEP = 1024
 /** The cache's part of the memory that the weights leave; the rest is for runs and other models. */
 const CACHE_SHARE = 0.5
+/** Those of the slots, and those that a run of all slots returns. */
+const STATE_COPIES = 2
 
 /**
  * The model's own length where memory holds all slots at that length, else the largest length that
  * fits.
  */
 export function chooseContext(demand: ContextDemand): ContextChoice {
-  const { slots, positionBytes } = demand
+  const { slots, positionBytes, stateBytes } = demand
   const { contextLength, limitedBy } = limitContext(demand)
-  return { contextLength, limitedBy, cacheBytesMax: slots * positionBytes * contextLength }
+  const cacheBytesMax = slots * (positionBytes * contextLength + stateBytes)
+  return { contextLength, limitedBy, cacheBytesMax }
 }
 
 function limitContext(demand: ContextDemand): Omit<ContextChoice, 'cacheBytesMax'> {
@@ -65,9 +69,10 @@ function limitContext(demand: ContextDemand): Omit<ContextChoice, 'cacheBytesMax
 }
 
 function fitContext(demand: ContextDemand): number {
-  const { slots, positionBytes, runBytes, memoryBytes, weightBytes } = demand
+  const { slots, positionBytes, stateBytes, runBytes, memoryBytes, weightBytes } = demand
   const bytes = CACHE_SHARE * Math.max(memoryBytes - weightBytes, 0)
-  const fitting = bytes / (slots * positionBytes + runBytes)
+  const rest = bytes - STATE_COPIES * slots * stateBytes
+  const fitting = rest / (slots * positionBytes + runBytes)
   return Math.floor(fitting / CONTEXT_TOKENS_STEP) * CONTEXT_TOKENS_STEP
 }
 
@@ -76,19 +81,6 @@ export function findMemoryBytes(): number {
   // 0 where the limit is unknown, and more than any machine has where there is none.
   const limit = process.constrainedMemory() || Infinity
   return Math.min(limit, totalmem())
-}
-
-/** Bytes of one position in all caches of a decoder, by its inputs. */
-export function bytesOfPosition({ graph }: Model): number {
-  return graph.inputs.reduce((sum, input) => sum + (bytesOfCache(input) ?? 0), 0)
-}
-
-function bytesOfCache({ name, onnxType = 0, dims = [] }: GraphValue): number | undefined {
-  const type = findElementType(onnxType)
-  const [, numHeads, , headDim] = dims
-  if (!name.startsWith('past_key_values.') || type === undefined) return undefined
-  if (typeof numHeads !== 'number' || typeof headDim !== 'number') return undefined
-  return numHeads * headDim * ELEMENT_TYPES[type].bytes
 }
 
 /** Where GroupQueryAttention reads the table of cosines. */

@@ -4,6 +4,8 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TensorSpec } from '#workers/runtime/specs.ts'
 import type { ElementType } from '#workers/tensor/element-type.ts'
 
+import { isCacheInput, isStateInput, presentOf } from './past-inputs.ts'
+
 /** A pair of cache input and output: a layer's keys or values. */
 export interface CachePair {
   readonly past: string
@@ -31,10 +33,11 @@ export interface EmbeddingShape {
 /** The properties of an exported decoder that the runners need. */
 export interface DecoderGraph {
   /**
-   * `inPlace`: past and present may be one buffer (GroupQueryAttention). `growing`: present is the
-   * past with the new positions appended.
+   * `inPlace`: past and present may be one buffer (GroupQueryAttention), or there is no attention.
+   * `growing`: present is the past with the new positions appended.
    */
   readonly cacheStyle: 'inPlace' | 'growing'
+  /** Empty where no layer has attention. */
   readonly cache: readonly CachePair[]
   /** Of layers without attention: short convolutions, state spaces, linear attention. */
   readonly states: readonly StatePair[]
@@ -46,6 +49,8 @@ export interface DecoderGraph {
   /** Three where each position is a time, a row and a column, as in Qwen2-VL. */
   readonly positionAxes: 1 | 3
   readonly hasAttentionMask: boolean
+  /** States take in what the last columns of the mask allow: these are the last tokens. */
+  readonly areStatesMasked: boolean
   /** Old merged exports choose between their two branches by this input. */
   readonly hasCacheBranch: boolean
   /** The input that says of how many last positions logits are wanted, when there is one. */
@@ -65,7 +70,7 @@ export function readDecoderGraph(
     readonly inputs: readonly TensorSpec[]
     readonly outputs: readonly TensorSpec[]
   },
-  marks: OperatorMarks,
+  marks: OperatorMarks & { readonly areStatesMasked?: boolean },
 ): DecoderGraph {
   const { file, inputs, outputs } = session
   const names = new Map(inputs.map((spec) => [spec.name, spec]))
@@ -81,10 +86,16 @@ export function readDecoderGraph(
   const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')
   const cache = readCache(file, inputs, outputs)
   const states = readStates(file, inputs, outputs)
+  if (cache.length + states.length === 0) {
+    throw new ModelLoadError(
+      file,
+      'the decoder was exported without a cache (past_key_values.*) and without states',
+    )
+  }
   refuseUnknownInputs(file, inputs, [...cache, ...states], logitsToKeep)
   refuseFixedShapes(file, inputs)
   return {
-    cacheStyle: marks.hasGroupQueryAttention ? 'inPlace' : 'growing',
+    cacheStyle: marks.hasGroupQueryAttention || cache.length === 0 ? 'inPlace' : 'growing',
     cache,
     states,
     logitsType: floatType(file, logits),
@@ -93,6 +104,7 @@ export function readDecoderGraph(
     hasPositionIds: names.has('position_ids'),
     positionAxes: names.get('position_ids')?.dims.length === 3 ? 3 : 1,
     hasAttentionMask: names.has('attention_mask'),
+    areStatesMasked: marks.areStatesMasked ?? false,
     hasCacheBranch: names.has('use_cache_branch'),
     logitsToKeep,
     givesAllLogits: logits.dims[1] !== 1,
@@ -112,12 +124,9 @@ function readCache(
   inputs: readonly TensorSpec[],
   outputs: readonly TensorSpec[],
 ): CachePair[] {
-  const pasts = inputs.filter((spec) => spec.name.startsWith('past_key_values.'))
-  if (pasts.length === 0) {
-    throw new ModelLoadError(file, 'the decoder was exported without a cache (past_key_values.*)')
-  }
+  const pasts = inputs.filter(({ name }) => isCacheInput(name))
   return pasts.map((spec) => {
-    const present = spec.name.replace('past_key_values.', 'present.')
+    const present = presentOf(spec.name)
     const output = outputs.find(({ name }) => name === present)
     const [, numHeads, , headDim] = spec.dims
     if (output === undefined || typeof numHeads !== 'number' || typeof headDim !== 'number') {
@@ -127,17 +136,14 @@ function readCache(
   })
 }
 
-/** As transformers.js names them: `past_conv.0` and `present_conv.0`. */
-const STATE_INPUT = /^past_(conv|ssm|recurrent)\./
-
 function readStates(
   file: string,
   inputs: readonly TensorSpec[],
   outputs: readonly TensorSpec[],
 ): StatePair[] {
-  const pasts = inputs.filter(({ name }) => STATE_INPUT.test(name))
+  const pasts = inputs.filter(({ name }) => isStateInput(name))
   return pasts.map((spec) => {
-    const present = spec.name.replace(/^past/, 'present')
+    const present = presentOf(spec.name)
     const [rows, ...dims] = spec.dims
     const isState = typeof rows === 'string' && dims.every((dim) => typeof dim === 'number')
     if (!isState || !outputs.some(({ name }) => name === present)) {
@@ -150,23 +156,16 @@ function readStates(
   })
 }
 
-/**
- * Refuses a decoder with GroupQueryAttention whose states read the attention mask: the mask of a
- * cache in place is wider than the text, so that its last columns are not the last tokens.
- */
-export function refuseMaskedStates({ graph }: Model, file: string): void {
+/** Whether states of a decoder depend on `attention_mask` otherwise than through attention. */
+export function findMaskedStates({ graph }: Model): boolean {
   const reached = new Set(['attention_mask'])
   // Nodes are in the order of their computation.
   for (const { operator, inputs, outputs } of graph.nodes) {
     if (operator === 'GroupQueryAttention') continue
     if (inputs.some((name) => reached.has(name))) for (const name of outputs) reached.add(name)
   }
-  const masked = graph.outputs.find(({ name }) => /^present_/.test(name) && reached.has(name))
-  if (masked === undefined) return
-  throw new ModelLoadError(
-    file,
-    `${masked.name} depends on attention_mask; export the decoder without GroupQueryAttention`,
-  )
+  const states = graph.inputs.flatMap(({ name }) => (isStateInput(name) ? [presentOf(name)] : []))
+  return states.some((name) => reached.has(name))
 }
 
 function floatType(file: string, spec: TensorSpec): 'float32' | 'float16' {
@@ -203,7 +202,7 @@ const FREE_SHAPES = {
 } as const
 
 function freeShapeOf({ name, dims }: TensorSpec): keyof typeof FREE_SHAPES | undefined {
-  if (name.startsWith('past_key_values.')) return 'cache'
+  if (isCacheInput(name)) return 'cache'
   if (name === 'inputs_embeds') return 'embeddings'
   if (name === 'position_ids' && dims.length === 3) return 'positions'
   return ['input_ids', 'attention_mask', 'position_ids'].includes(name) ? 'integers' : undefined

@@ -188,8 +188,11 @@ export class Engine {
         rest = this.#sampleRows(step.sequences, logits, ({ numGenerated }) => numGenerated === 0)
         return rest?.then(() => 0) ?? 0
       case 'decode':
-        // The next token is known from an earlier run on another worker.
-        rest = this.#sampleRows(step.sequences, logits, ({ isReplaying }) => !isReplaying)
+        for (const { numComputed, numPrompt } of step.sequences) {
+          if (numComputed < numPrompt) this.#promptTokens += 1
+        }
+        // The next token is known: of the prompt, or from an earlier run on another worker.
+        rest = this.#sampleRows(step.sequences, logits, ({ numMissing }) => numMissing === 1)
         return rest?.then(() => 1) ?? 1
       case 'verify':
         return this.#sampleDraft(step.sequence, step.draft, logits)

@@ -95,7 +95,8 @@ export class InPlaceRunner implements ModelRunner {
     const ids = BigInt64Array.from(chunkTokens(step), BigInt)
     const length = numComputed + ids.length
     const mask = new BigInt64Array(Math.max(length, this.#widthMin(sequence)))
-    mask.fill(1n, 0, length)
+    if (graph.areStatesMasked) mask.fill(1n, mask.length - length)
+    else mask.fill(1n, 0, length)
     const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : ids.length
     const tokens = { rows: [{ first: numComputed, sequence }], ids, mask }
@@ -217,13 +218,23 @@ export class InPlaceRunner implements ModelRunner {
     }
   }
 
-  /** A right-padded mask; only what changed since the last step is written. */
+  /**
+   * A right-padded mask, of which only what changed since the last step is written. Attention takes
+   * nothing but a row's sum from it; where states read it too, it is left-padded.
+   */
   #layMask(lengths: readonly number[], sequence: Sequence): BigInt64Array {
-    const { contextLength, shortTextMax = contextLength } = this.#options
+    const { graph, contextLength, shortTextMax = contextLength } = this.#options
     const longest = Math.max(...lengths, this.#widthMin(sequence))
     const rounded = Math.ceil(longest / MASK_WIDTH_STEP) * MASK_WIDTH_STEP
     const width = Math.min(rounded, sequence.isLong ? contextLength : shortTextMax)
     const mask = this.#mask.subarray(0, lengths.length * width)
+    if (graph.areStatesMasked) {
+      mask.fill(0n)
+      for (const [row, length] of lengths.entries()) {
+        mask.fill(1n, (row + 1) * width - length, (row + 1) * width)
+      }
+      return mask
+    }
     const layout = `${lengths.length}x${width}`
     if (layout !== this.#maskLayout) {
       mask.fill(0n)

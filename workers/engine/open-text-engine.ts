@@ -4,7 +4,7 @@ import { basename, dirname } from 'node:path'
 import { addAdapters } from '#workers/adapters/adapter-graph.ts'
 import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import type { Model } from '#workers/graph/model.ts'
-import { findOperators, type OperatorMarks } from '#workers/graph/operators.ts'
+import { findOperators } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
@@ -17,17 +17,10 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
-import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 
-import {
-  bytesOfPosition,
-  type ContextChoice,
-  type ContextDemand,
-  chooseContext,
-  findMemoryBytes,
-  positionsOfTables,
-} from './context-length.ts'
-import { type DecoderGraph, readDecoderGraph, refuseMaskedStates } from './decoder-graph.ts'
+import { CONTEXT_TOKENS_UNKNOWN, growingDemand, readDemand } from './context-demand.ts'
+import { type ContextDemand, chooseContext } from './context-length.ts'
+import { type DecoderGraph, findMaskedStates, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'
@@ -44,8 +37,9 @@ import {
   readDecoderConfig,
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
-import { findableWindow } from './rewrite/attention-probe.ts'
+import { hasCacheInputs } from './past-inputs.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
+import { findRunLengths, type RunLengths } from './run-lengths.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import { TokenEmbedder } from './token-embedder.ts'
@@ -79,10 +73,8 @@ export interface TextEngineOptions {
 const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
 const DRAFT_MAX = 8 // tokens; a run of nine costs little more than a run of one
 const WAITING_MAX = 4096 // sequences
+const MEASURED = { slots: 1, contextLength: 16, chunkMax: 4 } // for the text that is measured
 const SOURCE_TOKENS_MAX = 8192 // an encoder compares all tokens of a source in one run
-const HEADS_UNKNOWN = 32 // where config.json does not say
-const SCORE_BYTES = 4 // of one head, query and position
-const CONTEXT_TOKENS_UNKNOWN = 2048 // where config.json does not say
 
 /** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
 export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
@@ -100,20 +92,24 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const original = await readModelFile(realFile)
   const operators = findOperators(original)
   if (executionProvider !== 'cuda') refuseExperts(original, file)
-  const demand = await readDemand(options, { config, file: realFile, model: original, operators })
-  const inPlace = chooseContext(demand)
+  const limits = {
+    ...options,
+    prefillChunk: options.prefillChunk ?? PREFILL_CHUNK,
+    isOnDevice: cacheMemoryOf(options) === 'device',
+  }
+  const inPlace = await readDemand(limits, { config, file: realFile, model: original, operators })
   const model = operators.hasGroupQueryAttention
     ? original
     : await preferInPlace(options, original, {
         file: realFile,
         isLink: realFile !== file,
-        contextLength: inPlace.contextLength,
+        contextLength: chooseContext(inPlace).contextLength,
         numHeads: config.numHeads,
       })
-  const isGrowing = model === original && !operators.hasGroupQueryAttention
-  const context = isGrowing ? chooseContext(growingDemand(demand)) : inPlace
-  const { contextLength } = context
-  if (operators.hasGroupQueryAttention) refuseMaskedStates(original, file)
+  const isExported = model === original && !operators.hasGroupQueryAttention
+  const isGrowing = isExported && hasCacheInputs(original)
+  const demand = isGrowing ? growingDemand(inPlace) : inPlace
+  const { contextLength } = chooseContext(demand)
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const sessionOptions = {
@@ -122,7 +118,9 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   }
   const session = await runtime.load(source, sessionOptions)
   return closeOnFailure(session, async () => {
-    const graph = readDecoderGraph(session, model === original ? operators : findOperators(model))
+    const marks = model === original ? operators : findOperators(model)
+    const areStatesMasked = findMaskedStates(model)
+    const graph = readDecoderGraph(session, { ...marks, areStatesMasked })
     const isSplit = config.shortTextMax !== undefined && config.shortTextMax < contextLength
     const shortTextMax = isSplit ? config.shortTextMax : undefined
     const adapters = new AdapterRuns(runtime, async () => {
@@ -140,7 +138,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
       session,
       adapters,
       graph,
-      context,
+      demand,
       isRewritten: model !== original,
       ...(shortTextMax !== undefined && { shortTextMax }),
     }
@@ -148,50 +146,6 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     if (embedder === undefined) return openCache(options, decoder)
     return closeOnFailure(embedder, () => openCache(options, { ...decoder, embedder }))
   })
-}
-
-/** The limits from which the context of a decoder is chosen. */
-async function readDemand(
-  options: TextEngineOptions,
-  decoder: {
-    readonly config: DecoderConfig
-    readonly file: string
-    readonly model: Model
-    readonly operators: OperatorMarks
-  },
-): Promise<ContextDemand> {
-  const { slots, maxContextTokens, memoryBytes = Infinity } = options
-  const { config, file, model, operators } = decoder
-  const hasCacheBranch = model.graph.inputs.some(({ name }) => name === 'use_cache_branch')
-  const modelLength = Math.min(
-    config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
-    operators.hasGroupQueryAttention ? positionsOfTables(model) : positionsOfGrowing(config, model),
-  )
-  const chunk = options.prefillChunk ?? PREFILL_CHUNK
-  return {
-    ...{ modelLength, wantedMax: maxContextTokens, slots },
-    memoryBytes: Math.min(memoryBytes, findMemoryBytes()),
-    positionBytes: bytesOfPosition(model),
-    runBytes: Math.max(chunk, slots) * (config.numHeads ?? HEADS_UNKNOWN) * SCORE_BYTES,
-    weightBytes: await modelFileBytes([file]),
-    ...(hasCacheBranch && { fixedBy: 'wholePrompts' }),
-    ...(cacheMemoryOf(options) === 'device' && { fixedBy: 'device' }),
-  }
-}
-
-/** Positions of a graph that may be rewritten. */
-function positionsOfGrowing(config: DecoderConfig, { graph }: Model): number {
-  const { numHeads = 1, shortTextMax = Infinity, slidingWindow = Infinity } = config
-  const headDim = graph.inputs.find(({ name }) => name.startsWith('past_key_values.'))?.dims?.[3]
-  const isFound = slidingWindow < findableWindow({ numHeads, headDim: Number(headDim ?? 1) })
-  // Such graphs hold the rotary factors of short texts alone. A window that is not found would be
-  // lost in rewriting, but no text within it needs it.
-  return Math.min(shortTextMax, isFound ? Infinity : slidingWindow)
-}
-
-/** A run of a growing cache reads the old one while it writes the new one. */
-function growingDemand(demand: ContextDemand): ContextDemand {
-  return { ...demand, positionBytes: 2 * demand.positionBytes, runBytes: 2 * demand.runBytes }
 }
 
 function cacheMemoryOf({ executionProvider, cacheMemory }: TextEngineOptions): 'host' | 'device' {
@@ -219,7 +173,8 @@ function openPair(
 }
 
 async function openCache(options: TextEngineOptions, decoder: LoadedDecoder): Promise<TextEngine> {
-  if (cacheMemoryOf(options) === 'host') return assemble(options, decoder)
+  const hasCache = decoder.graph.cache.length > 0
+  if (cacheMemoryOf(options) === 'host' || !hasCache) return assemble(options, decoder)
   const device = await DeviceCache.open(options.runtime, decoder.session, decoder.graph.cache)
   return closeOnFailure(device, () => {
     return assemble(options, { ...decoder, device })
@@ -270,32 +225,35 @@ interface LoadedDecoder {
   readonly session: ModelSession
   readonly adapters: AdapterRuns
   readonly graph: DecoderGraph
-  readonly context: ContextChoice
+  readonly demand: ContextDemand
   readonly isRewritten: boolean
   readonly shortTextMax?: number
   readonly embedder?: TokenEmbedder
   readonly device?: DeviceCache
 }
 
-function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngine {
+async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Promise<TextEngine> {
   const { slots } = options
-  const { session, adapters, graph, context, shortTextMax, embedder, device } = decoder
+  const { session, adapters, graph, demand, shortTextMax, embedder, device } = decoder
+  const runLengths = await measureRunLengths(options, decoder)
+  const context = chooseContext({
+    ...demand,
+    ...(runLengths === 'whole' && { fixedBy: 'wholePrompts' }),
+  })
   const { contextLength } = context
   const isInPlace = graph.cacheStyle === 'inPlace'
-  // The two branches of a merged export take a whole prompt or one token, nothing between.
-  const isCuttable = !graph.hasCacheBranch
-  const chunk = options.prefillChunk ?? PREFILL_CHUNK
-  const prefillChunk = isCuttable ? Math.min(chunk, contextLength) : contextLength
+  const chunk = Math.min(options.prefillChunk ?? PREFILL_CHUNK, contextLength)
+  const prefillChunk = { any: chunk, whole: contextLength, single: 1 }[runLengths]
   const hasStates = graph.states.length > 0
   // Where the way in which a text is cut changes its numbers, drafts would change the outcome. A
   // state holds a rejected draft for good.
   const draftMax = isInPlace && !graph.isRowCoupled && !hasStates ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
-  const engine = new Engine(makeRunner(options, decoder, chunkMax), {
+  const engine = new Engine(makeRunner(options, decoder, { slots, contextLength, chunkMax }), {
     slots,
     prefillChunk,
     contextLength,
-    reusesPrefixes: isCuttable && !graph.isRowCoupled,
+    reusesPrefixes: runLengths !== 'whole' && !graph.isRowCoupled,
     reusesWholeOnly: hasStates,
     givesAllLogits: graph.givesAllLogits,
     batchesPrompts: batchesPrompts(graph),
@@ -324,14 +282,31 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
   }
 }
 
+/** The lengths of runs that a graph takes: a merged export by its branches, states as measured. */
+async function measureRunLengths(
+  options: TextEngineOptions,
+  decoder: LoadedDecoder,
+): Promise<RunLengths> {
+  const { graph } = decoder
+  const { vocabSize, isRowCoupled } = graph
+  if (graph.hasCacheBranch) return 'whole'
+  if (graph.states.length === 0) return 'any'
+  const runner = makeRunner(options, decoder, MEASURED)
+  try {
+    return await findRunLengths(runner, { vocabSize, isExact: !isRowCoupled })
+  } finally {
+    runner.close()
+  }
+}
+
 function makeRunner(
-  { runtime, slots }: TextEngineOptions,
-  { session, adapters, graph, context, shortTextMax, embedder, device }: LoadedDecoder,
-  chunkMax: number,
+  { runtime }: TextEngineOptions,
+  { session, adapters, graph, shortTextMax, embedder, device }: LoadedDecoder,
+  sizes: Pick<RunnerOptions, 'slots' | 'contextLength' | 'chunkMax'>,
 ): ModelRunner {
-  const { contextLength } = context
+  const { slots, contextLength } = sizes
   const options: RunnerOptions = {
-    ...{ runtime, session, adapters, graph, slots, contextLength, chunkMax },
+    ...{ runtime, session, adapters, graph, ...sizes },
     ...(embedder !== undefined && { embedder }),
     ...(shortTextMax !== undefined && { shortTextMax }),
   }

@@ -13,7 +13,7 @@ export type Step =
       readonly sequences: readonly Sequence[]
       readonly length: number
     }
-  /** One token of every sequence. */
+  /** One token of every sequence: its last, or one of those that are computed token by token. */
   | { readonly kind: 'decode'; readonly sequences: readonly Sequence[] }
   /** One token of a sequence and a draft of those after it. */
   | { readonly kind: 'verify'; readonly sequence: Sequence; readonly draft: readonly number[] }
@@ -139,9 +139,8 @@ export class Scheduler {
       if (!sequence.isLong && this.#isTooLong(sequence)) this.#restartAsLong(sequence)
       this.#decideReplay(sequence)
     }
-    const isInStep = (sequence: Sequence): boolean => sequence.isDecoding || sequence.isReplaying
-    const decoding = this.#sameFactors(this.#running.filter(isInStep))
-    const prompts = this.#running.filter((sequence) => !isInStep(sequence))
+    const decoding = this.#sameFactors(this.#running.filter((sequence) => this.#isInStep(sequence)))
+    const prompts = this.#running.filter((sequence) => !this.#isInStep(sequence))
     const [prefilling] = prompts
     const isPrefillsTurn = this.#isPrefillsTurn || decoding.length === 0
     if (
@@ -228,6 +227,15 @@ export class Scheduler {
       const replayMs = sequence.numMissing * this.#decodeMs
       sequence.replay = replayMs <= REPLAY_MS_MAX ? 'stepwise' : 'chunked'
     }
+  }
+
+  /** Whether a decode step computes the sequence's next token. */
+  #isInStep(sequence: Sequence): boolean {
+    if (sequence.isDecoding || sequence.isReplaying) return true
+    const { prefillChunk, draftMax } = this.#options
+    // Where a run takes one token of a text, those of prompts go with those of answers.
+    const isStepwise = prefillChunk === 1 && draftMax === 0
+    return isStepwise && sequence.numComputed > 0 && !sequence.wantsPromptLogits
   }
 
   #isTooLong({ tokenIds }: Sequence): boolean {

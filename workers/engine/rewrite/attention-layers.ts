@@ -2,6 +2,8 @@ import type { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match, type Pattern } from '#workers/graph/match.ts'
 import type { GraphNode } from '#workers/graph/model.ts'
 
+import { isCacheInput, presentOf } from '../past-inputs.ts'
+
 /** An attention over a cache that grows, found in a graph: names of its tensors. */
 export interface AttentionLayer {
   readonly pastKey: string
@@ -30,12 +32,12 @@ export interface Rotary {
 export function findAttentionLayers(view: GraphView): AttentionLayer[] | undefined {
   const layers: AttentionLayer[] = []
   for (const { name } of view.graph.inputs) {
-    if (!name.startsWith('past_key_values.') || !name.endsWith('.key')) continue
+    if (!isCacheInput(name) || !name.endsWith('.key')) continue
     const layer = findLayer(view, name)
     if (layer === undefined) return undefined
     layers.push(layer)
   }
-  const numPasts = view.graph.inputs.filter(({ name }) => name.startsWith('past_key_values.'))
+  const numPasts = view.graph.inputs.filter(({ name }) => isCacheInput(name))
   return layers.length > 0 && layers.length * 2 === numPasts.length ? layers : undefined
 }
 
@@ -62,7 +64,7 @@ function findAppend(
   view: GraphView,
   past: string,
 ): { present: string; appended: string; added: string } | undefined {
-  const present = past.replace('past_key_values.', 'present.')
+  const present = presentOf(past)
   const appended = view.source(present)
   const node = view.producer(appended)
   const axis = node?.attributes.axis

@@ -3,6 +3,7 @@ import { ancestryOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type Graph, int64Constant, type Model, makeNode, makeValue } from '#workers/graph/model.ts'
 
+import { isCacheInput } from '../past-inputs.ts'
 import { emptyFeeds, type HeadShape } from './attention-probe.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 
@@ -57,7 +58,7 @@ export async function takePositions(
 
 /** Whether a tensor is one from which positions are counted. */
 function isCounted(name: string): boolean {
-  return name.startsWith('past_key_values.') || name === 'attention_mask'
+  return isCacheInput(name) || name === 'attention_mask'
 }
 
 /** Tensors that follow from caches or mask without an attention, in topological order. */

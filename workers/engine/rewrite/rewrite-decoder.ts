@@ -4,6 +4,7 @@ import type { Constant, Graph, GraphNode, GraphValue, Model } from '#workers/gra
 import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
+import { isCacheInput } from '../past-inputs.ts'
 import { type AttentionLayer, findAttentionLayers } from './attention-layers.ts'
 import {
   fitAttention,
@@ -86,7 +87,7 @@ async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result |
 
 /** The sizes of the caches, which are those of keys and values alike. */
 function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
-  const pasts = inputs.filter(({ name }) => name.startsWith('past_key_values.'))
+  const pasts = inputs.filter(({ name }) => isCacheInput(name))
   const shapes = pasts.map(({ onnxType = 0, dims = [] }) => ({
     type: findElementType(onnxType),
     dims,
@@ -180,12 +181,13 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
     for (const name of [tensors.output, layer.presentKey, layer.presentValue]) replaced.add(name)
   }
   const kept = graph.nodes.filter(({ outputs }) => !outputs.some((name) => replaced.has(name)))
+  const grown = new Set(fits.flatMap(({ layer }) => [layer.presentKey, layer.presentValue]))
   const rotations = [...tables].flatMap(([table, names]) => tableConstants(table, names, type))
   const whole = {
     ...graph,
     nodes: sorted([...kept, ...added]),
     constants: [...graph.constants, ...constants, ...shapes.values(), ...rotations],
-    outputs: graph.outputs.map(likeItsPast),
+    outputs: graph.outputs.map((value) => (grown.has(value.name) ? likeItsPast(value) : value)),
   }
   return withoutUnused(new GraphView(whole))
 }
@@ -213,7 +215,7 @@ function isHeadTranspose({ operator, attributes }: GraphNode): boolean {
 
 /** Past and present are one buffer, so that they have one length. */
 function likeItsPast(value: GraphValue): GraphValue {
-  if (!value.name.startsWith('present.') || value.dims === undefined) return value
+  if (value.dims === undefined) return value
   return { ...value, dims: value.dims.map((dim, axis) => (axis === 2 ? 'cache_length' : dim)) }
 }
 
@@ -221,9 +223,7 @@ function likeItsPast(value: GraphValue): GraphValue {
 function isInPlace({ nodes }: Graph): boolean {
   return nodes.every(({ operator, name, inputs }) => {
     if (operator === 'GroupQueryAttention' || name.startsWith('rewrite/')) return true
-    return !inputs.some((input) => {
-      return input.startsWith('past_key_values.') || input === 'attention_mask'
-    })
+    return !inputs.some((input) => isCacheInput(input) || input === 'attention_mask')
   })
 }
 

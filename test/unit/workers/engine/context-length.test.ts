@@ -23,7 +23,7 @@ const KIB = 2 ** 10
 // 16 slots take 1 MiB for each position, so that the cache of n KiB positions takes n GiB.
 const DEMAND: ContextDemand = {
   ...{ modelLength: 32 * KIB, wantedMax: undefined, slots: 16, positionBytes: 64 * KIB },
-  ...{ runBytes: 0, weightBytes: 2 * GIB, memoryBytes: 66 * GIB },
+  ...{ stateBytes: 0, runBytes: 0, weightBytes: 2 * GIB, memoryBytes: 66 * GIB },
 }
 
 describe('the context of a model', () => {

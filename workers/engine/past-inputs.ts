@@ -1,0 +1,49 @@
+import type { GraphValue, Model } from '#workers/graph/model.ts'
+import { countElements, ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
+
+/** An exporter's names of what a decoder keeps of a text: the input, and the output after a run. */
+const PREFIXES = [
+  { past: /^past_(key_values|states)\./, present: 'present.' },
+  { past: /^past_(?=\w+\.)/, present: 'present_' },
+] as const
+
+/** Whether an input has the keys or values of a layer, which grow with the text. */
+export function isCacheInput(name: string): boolean {
+  return /^past_key_values\.(.+\.)?(key|value)$/.test(name)
+}
+
+/**
+ * Whether an input has a layer's state: `past_conv.0` as transformers.js names it,
+ * `past_key_values.0.conv_state` as onnxruntime-genai does, `past_states.0.ssm_state` as Mobius.
+ */
+export function isStateInput(name: string): boolean {
+  return !isCacheInput(name) && PREFIXES.some(({ past }) => past.test(name))
+}
+
+/** The output whose content is the input of the next run. */
+export function presentOf(input: string): string {
+  const names = PREFIXES.find(({ past }) => past.test(input))
+  return names === undefined ? input : input.replace(names.past, names.present)
+}
+
+/** Whether a decoder has attention, whose keys and values grow with the text. */
+export function hasCacheInputs({ graph }: Model): boolean {
+  return graph.inputs.some(({ name }) => isCacheInput(name))
+}
+
+/** Bytes of what a decoder keeps of a text, by its inputs: for each position, and of any length. */
+export function bytesOfPast({ graph }: Model): { positionBytes: number; stateBytes: number } {
+  const sum = (isCounted: (name: string) => boolean, free: readonly number[]): number => {
+    const counted = graph.inputs.filter(({ name }) => isCounted(name))
+    return counted.reduce((total, input) => total + bytesOf(input, free), 0)
+  }
+  return { positionBytes: sum(isCacheInput, [0, 2]), stateBytes: sum(isStateInput, [0]) }
+}
+
+/** Bytes of one element of the free axes; 0 for inputs that loading refuses. */
+function bytesOf({ onnxType = 0, dims = [] }: GraphValue, free: readonly number[]): number {
+  const type = findElementType(onnxType)
+  const sizes = dims.filter((_, axis) => !free.includes(axis))
+  const isKnown = sizes.every((size) => typeof size === 'number')
+  return type && isKnown ? countElements(sizes) * ELEMENT_TYPES[type].bytes : 0
+}

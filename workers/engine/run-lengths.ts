@@ -1,0 +1,85 @@
+import { ModelRunError } from '#workers/runtime/errors.ts'
+
+import type { ModelRunner, StepLogits } from './model-runner.ts'
+import { Sequence, SlotTable } from './slots.ts'
+
+/**
+ * How a graph with states may compute a text: in runs of `any` length, a `whole` prompt in one run
+ * and then single tokens, or `single` tokens alone.
+ */
+export type RunLengths = 'any' | 'whole' | 'single'
+
+/** Lengths of runs that compute the same text; the latter two also read what longer runs return. */
+const SINGLE = [1, 1, 1, 1]
+const WHOLE = [3, 1]
+const PARTS = [2, 2]
+
+/** The part of the range of logits by which equal ones may differ: rounding, also of weights. */
+const TOLERANCE = 0.02
+
+/**
+ * Measures which lengths of runs give the same logits. Exporters write state spaces for one token
+ * only, or ignore the state that a longer run begins with. Throws where single tokens fail.
+ */
+export async function findRunLengths(
+  runner: ModelRunner,
+  { vocabSize, isExact }: { readonly vocabSize: number; readonly isExact: boolean },
+): Promise<RunLengths> {
+  const single = await computeText(runner, SINGLE, vocabSize)
+  const isEqual = async (lengths: readonly number[]): Promise<boolean> => {
+    try {
+      const logits = await computeText(runner, lengths, vocabSize)
+      return !isExact || areClose(single, logits)
+    } catch (error) {
+      if (error instanceof ModelRunError) return false
+      throw error
+    }
+  }
+  if (!(await isEqual(WHOLE))) return 'single'
+  return (await isEqual(PARTS)) ? 'any' : 'whole'
+}
+
+/** The logits after a text of four tokens that is computed in runs of the given lengths. */
+async function computeText(
+  runner: ModelRunner,
+  lengths: readonly number[],
+  vocabSize: number,
+): Promise<Float32Array> {
+  const slots = new SlotTable(1, { reusesPrefixes: false })
+  const sequence = makeSequence(vocabSize)
+  slots.assign(sequence, { slot: 0, source: -1, prefixLength: 0 })
+  let logits: StepLogits | undefined
+  for (const count of lengths) {
+    const isDecoded = count === 1 && sequence.numComputed > 0
+    logits = isDecoded
+      ? await runner.run({ kind: 'decode', sequences: [sequence] }, slots)
+      : await runner.run({ kind: 'prefill', sequence, count }, slots)
+    sequence.numComputed += count
+  }
+  return logits === undefined ? new Float32Array() : logits.row(logits.numRows - 1).slice()
+}
+
+function makeSequence(vocabSize: number): Sequence {
+  const promptTokenIds = SINGLE.map((_, index) => Math.floor(((index + 1) * vocabSize) / 6))
+  const request = {
+    ...{ promptTokenIds, generatedTokenIds: [], maxNewTokens: 1, cacheScope: '' },
+    sampler: { next: () => ({ tokenId: 0 }) },
+    endTokenIds: new Set<number>(),
+    onToken: () => false,
+  }
+  return new Sequence(
+    request,
+    () => undefined,
+    () => undefined,
+  )
+}
+
+function areClose(a: Float32Array, b: Float32Array): boolean {
+  let [least, most, apart] = [Infinity, -Infinity, 0]
+  for (const [index, value] of a.entries()) {
+    least = Math.min(least, value)
+    most = Math.max(most, value)
+    apart = Math.max(apart, Math.abs(value - (b[index] ?? Number.NaN)))
+  }
+  return apart <= TOLERANCE * (most - least)
+}
