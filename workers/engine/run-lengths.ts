@@ -9,10 +9,10 @@ import { Sequence, SlotTable } from './slots.ts'
  */
 export type RunLengths = 'any' | 'whole' | 'single'
 
-/** Lengths of runs that compute the same text; the latter two also read what longer runs return. */
+/** Lengths of runs that compute one text. */
 const SINGLE = [1, 1, 1, 1]
-const WHOLE = [3, 1]
-const PARTS = [2, 2]
+const WHOLE = [3, 1] // the last reads the state that a longer run returns
+const PARTS = [2, 2] // the last begins with that state and is longer itself
 
 /** The part of the range of logits by which equal ones may differ: rounding, also of weights. */
 const TOLERANCE = 0.02

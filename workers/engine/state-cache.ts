@@ -1,7 +1,7 @@
 import { defined } from '#shared/json.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
-import { allocateElements } from '#workers/tensor/element-type.ts'
+import { allocateElements, countElements } from '#workers/tensor/element-type.ts'
 
 import type { StatePair } from './decoder-graph.ts'
 import type { StepTokens } from './step-inputs.ts'
@@ -23,31 +23,38 @@ export class StateCache {
   readonly #pairs: readonly StatePair[]
   /** One buffer of all slots per pair. */
   readonly #buffers: readonly StateData[]
+  /** What runs return, and what they read where their rows are no consecutive slots. */
+  readonly #returned: StateData[] = []
+  readonly #gathered: StateData[] = []
+  readonly #slots: number
 
   constructor(runtime: Runtime, pairs: readonly StatePair[], slots: number) {
     this.#runtime = runtime
     this.#pairs = pairs
+    this.#slots = slots
     this.#buffers = pairs.map((pair) => makeRows(pair, slots))
   }
 
   /**
-   * The states of a run's rows: zeros at the beginning of a text and in rows that are not read. The
-   * caller disposes of them.
+   * The states of a run's rows: zeros at the beginning of a text, anything in rows that are not
+   * read. Consecutive slots are read where they lie. The caller disposes of the tensors before the
+   * next run.
    */
   lay(rows: StepTokens['rows']): LaidStates {
+    for (const { sequence } of rows) if (sequence?.numComputed === 0) this.#clear(sequence.slot)
+    const first = this.#firstSlot(rows)
     const inputs: Record<string, Tensor> = {}
     const outputs: Record<string, Tensor> = {}
     for (const [index, pair] of this.#pairs.entries()) {
       const size = sizeOf(pair)
-      const data = makeRows(pair, rows.length)
-      for (const [row, { sequence }] of rows.entries()) {
-        if (sequence === undefined || sequence.numComputed === 0) continue
-        const from = sequence.slot * size
-        data.set(defined(this.#buffers[index]).subarray(from, from + size) as never, row * size)
-      }
       const dims = [rows.length, ...pair.dims]
-      inputs[pair.past] = this.#runtime.tensor(pair.type, data, dims)
-      outputs[pair.present] = this.#runtime.tensor(pair.type, makeRows(pair, rows.length), dims)
+      const read =
+        first === undefined
+          ? this.#gather(rows, index)
+          : defined(this.#buffers[index]).subarray(first * size, (first + rows.length) * size)
+      const returned = takeRows(this.#returned, index, pair, rows.length)
+      inputs[pair.past] = this.#runtime.tensor(pair.type, read, dims)
+      outputs[pair.present] = this.#runtime.tensor(pair.type, returned, dims)
     }
     return { inputs, outputs }
   }
@@ -74,6 +81,33 @@ export class StateCache {
       buffer.set(held as never, b * size)
     }
   }
+
+  /** The slot of the first row, where the others follow it. */
+  #firstSlot(rows: StepTokens['rows']): number | undefined {
+    const read = rows.flatMap(({ sequence }, row) => (sequence ? [sequence.slot - row] : []))
+    const [first] = read
+    const isInside = first !== undefined && first >= 0 && first + rows.length <= this.#slots
+    return isInside && read.every((slot) => slot === first) ? first : undefined
+  }
+
+  #gather(rows: StepTokens['rows'], index: number): StateData {
+    const pair = defined(this.#pairs[index])
+    const size = sizeOf(pair)
+    const data = takeRows(this.#gathered, index, pair, rows.length)
+    for (const [row, { sequence }] of rows.entries()) {
+      if (sequence === undefined) continue
+      const from = sequence.slot * size
+      data.set(defined(this.#buffers[index]).subarray(from, from + size) as never, row * size)
+    }
+    return data
+  }
+
+  #clear(slot: number): void {
+    for (const [index, pair] of this.#pairs.entries()) {
+      const size = sizeOf(pair)
+      defined(this.#buffers[index]).fill(0, slot * size, (slot + 1) * size)
+    }
+  }
 }
 
 /** Releases the tensors of a run. */
@@ -81,10 +115,19 @@ export function disposeStates({ inputs, outputs }: LaidStates): void {
   for (const tensor of [...Object.values(inputs), ...Object.values(outputs)]) tensor.dispose()
 }
 
+/** Rows of a buffer that is kept from run to run, as large as the most rows so far. */
+function takeRows(kept: StateData[], index: number, pair: StatePair, rows: number): StateData {
+  const count = rows * sizeOf(pair)
+  const last = kept[index]
+  const buffer = last && last.length >= count ? last : makeRows(pair, rows)
+  kept[index] = buffer
+  return buffer.subarray(0, count)
+}
+
 function makeRows(pair: StatePair, rows: number): StateData {
   return allocateElements(pair.type, rows * sizeOf(pair)) as StateData
 }
 
 function sizeOf({ dims }: StatePair): number {
-  return dims.reduce((product, dim) => product * dim, 1)
+  return countElements(dims)
 }

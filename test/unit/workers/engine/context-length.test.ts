@@ -34,6 +34,7 @@ describe('the context of a model', () => {
     ['is shorter with more slots', { slots: 32 }, 16, 'memory'],
     ['is longer with fewer slots', { slots: 4, modelLength: 128 * KIB }, 128, 'model'],
     ['leaves memory for runs', { runBytes: 1024 * KIB }, 16, 'memory'],
+    ['leaves memory for states', { stateBytes: GIB / 2 }, 16, 'memory'],
     ['is 8,192 at least', { memoryBytes: GIB }, 8, 'memory'],
     ['is a short model’s own with any memory', { modelLength: KIB, memoryBytes: 0 }, 1, 'model'],
     ['is what the operator wants', { wantedMax: 20 * KIB }, 20, 'maxContextTokens'],
@@ -55,7 +56,7 @@ describe('the context of a model', () => {
   ])('%s', (_, changes, kibiTokens, limitedBy) => {
     const demand = { ...DEMAND, ...changes }
     const contextLength = kibiTokens * KIB
-    const cacheBytesMax = demand.slots * demand.positionBytes * contextLength
+    const cacheBytesMax = demand.slots * (demand.positionBytes * contextLength + demand.stateBytes)
     expect(chooseContext(demand)).toEqual({ contextLength, limitedBy, cacheBytesMax })
   })
 
@@ -133,6 +134,24 @@ describe('an engine of a model with 32,768 positions', () => {
   it('has no more positions than the tables of the graph', async () => {
     const engine = await openEngine('.', { folder: copyWithLength('llama-in-place', 32_768) })
     expect(engine.context).toMatchObject({ contextLength: 256, limitedBy: 'model' })
+  })
+})
+
+describe('an engine of a model with states', () => {
+  it('counts them beside the cache', async () => {
+    const engine = await openEngine('granite-4-h', { slots: 4 })
+    // One head of keys and of values of 16, the last columns of 80 channels, and 4 heads of 16 × 8.
+    const bytes = 4 * (2 * 16 * 256 + 80 * 4 + 4 * 16 * 8)
+    expect(engine.context).toEqual({
+      ...{ contextLength: 256, limitedBy: 'model', cacheBytesMax: 4 * bytes },
+    })
+  })
+
+  it('has the length that the operator wants where it has no attention and says none', async () => {
+    const usual = await openEngine('mamba2')
+    expect(usual.context).toMatchObject({ contextLength: 2048, limitedBy: 'model' })
+    const longer = await openEngine('mamba2', { maxContextTokens: 5000 })
+    expect(longer.contextLength).toBe(5000)
   })
 })
 

@@ -1,8 +1,21 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
 import { afterEach, describe, expect, it } from 'vitest'
 
 import type { ModelRunner, StepLogits } from '#workers/engine/model-runner.ts'
 import { findRunLengths } from '#workers/engine/run-lengths.ts'
 import type { Step } from '#workers/engine/scheduler.ts'
+import {
+  int,
+  int64Constant,
+  makeConstant,
+  makeModel,
+  makeNode,
+  makeValue,
+} from '#workers/graph/model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
 import { ModelRunError } from '#workers/runtime/errors.ts'
 
 import { generate } from './generate.ts'
@@ -108,4 +121,70 @@ describe.each(['mamba', 'mamba2', 'falcon-mamba', 'granite-4-h', 'qwen3-next'])(
     }
     expect(engine.stats()).toMatchObject({ active: 0, waiting: 0 })
   })
+})
+
+const WORDS = 50
+const SIZE = 8
+
+/** A decoder whose state is the sum of embeddings; runs of several tokens ignore the one before. */
+function writeForgetful(): string {
+  const table = (seed: number): Float32Array => {
+    return Float32Array.from({ length: WORDS * SIZE }, (_, index) => Math.sin(index * seed + seed))
+  }
+  const nodes = [
+    makeNode('Shape', ['input_ids'], 'shape'),
+    makeNode('Gather', ['shape', 'one'], 'length', { attributes: { axis: int(0) } }),
+    makeNode('Equal', ['length', 'one'], 'is_single'),
+    makeNode('Cast', ['is_single'], 'factor', { attributes: { to: int(1) } }),
+    makeNode('Mul', ['past_ssm.0', 'factor'], 'before'),
+    makeNode('Unsqueeze', ['before', 'one'], 'before_rows'),
+    makeNode('Gather', ['words', 'input_ids'], 'embedded', { attributes: { axis: int(0) } }),
+    makeNode('CumSum', ['embedded', 'one_axis'], 'sums'),
+    makeNode('Add', ['sums', 'before_rows'], 'states'),
+    makeNode('MatMul', ['states', 'head'], 'logits'),
+    makeNode('Gather', ['states', 'last'], 'present_ssm.0', { attributes: { axis: int(1) } }),
+  ]
+  const model = makeModel({
+    ...{ name: 'forgetful', nodes },
+    constants: [
+      int64Constant('one', [1]),
+      makeConstant('one_axis', 'int64', [], BigInt64Array.of(1n)),
+      makeConstant('last', 'int64', [], BigInt64Array.of(-1n)),
+      makeConstant('words', 'float32', [WORDS, SIZE], table(1)),
+      makeConstant('head', 'float32', [SIZE, WORDS], table(2)),
+    ],
+    inputs: [
+      makeValue('input_ids', 'int64', ['batch', 'length']),
+      makeValue('past_ssm.0', 'float32', ['batch', SIZE]),
+    ],
+    outputs: [
+      makeValue('logits', 'float32', ['batch', 'length', WORDS]),
+      makeValue('present_ssm.0', 'float32', ['batch', SIZE]),
+    ],
+  })
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-forgetful-'))
+  mkdirSync(join(folder, 'onnx'))
+  writeFileSync(join(folder, 'onnx', 'model.onnx'), writeModel(model))
+  writeFileSync(join(folder, 'config.json'), JSON.stringify({ max_position_embeddings: 20_000 }))
+  return folder
+}
+
+it('computes whole prompts where longer runs ignore the state before them', async () => {
+  const folder = writeForgetful()
+  try {
+    const engine = await openEngine('.', { folder, slots: 2, prefillChunk: 4 })
+    expect(engine.context).toMatchObject({ contextLength: 8192, limitedBy: 'wholePrompts' })
+    const promptTokenIds = makePrompt(1, 11).map((tokenId) => tokenId % WORDS)
+    const before = engine.stats().steps
+    const { tokenIds } = await generate(engine, { promptTokenIds, maxNewTokens: 6 })
+    expect(engine.stats().steps - before).toBe(6)
+    const next = [...promptTokenIds, ...tokenIds, 3, 4, 5]
+    const again = await generate(engine, { promptTokenIds: next, maxNewTokens: 6 })
+    expect(again.cachedTokens).toBe(0)
+    const other = { promptTokenIds: next, maxNewTokens: 6, cacheScope: 'other' }
+    expect(again.tokenIds).toEqual((await generate(engine, other)).tokenIds)
+  } finally {
+    await closeEngines()
+    rmSync(folder, { recursive: true })
+  }
 })
