@@ -127,7 +127,7 @@ const WORDS = 50
 const SIZE = 8
 
 /** A decoder whose state is the sum of embeddings; runs of several tokens ignore the one before. */
-function writeForgetful(): string {
+function writeStateless(): string {
   const table = (seed: number): Float32Array => {
     return Float32Array.from({ length: WORDS * SIZE }, (_, index) => Math.sin(index * seed + seed))
   }
@@ -145,7 +145,7 @@ function writeForgetful(): string {
     makeNode('Gather', ['states', 'last'], 'present_ssm.0', { attributes: { axis: int(1) } }),
   ]
   const model = makeModel({
-    ...{ name: 'forgetful', nodes },
+    ...{ name: 'stateless', nodes },
     constants: [
       int64Constant('one', [1]),
       makeConstant('one_axis', 'int64', [], BigInt64Array.of(1n)),
@@ -162,7 +162,7 @@ function writeForgetful(): string {
       makeValue('present_ssm.0', 'float32', ['batch', SIZE]),
     ],
   })
-  const folder = mkdtempSync(join(tmpdir(), 'millrace-forgetful-'))
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-stateless-'))
   mkdirSync(join(folder, 'onnx'))
   writeFileSync(join(folder, 'onnx', 'model.onnx'), writeModel(model))
   writeFileSync(join(folder, 'config.json'), JSON.stringify({ max_position_embeddings: 20_000 }))
@@ -170,7 +170,7 @@ function writeForgetful(): string {
 }
 
 it('computes whole prompts where longer runs ignore the state before them', async () => {
-  const folder = writeForgetful()
+  const folder = writeStateless()
   try {
     const engine = await openEngine('.', { folder, slots: 2, prefillChunk: 4 })
     expect(engine.context).toMatchObject({ contextLength: 8192, limitedBy: 'wholePrompts' })
