@@ -32,6 +32,8 @@ interface RunnerServices {
 
 /** Jobs that one process runs at a time. */
 const JOBS_AT_ONCE = 64
+/** An organization that has as many gets no more: slow jobs of one leave room for others. */
+const PER_ORGANIZATION_MAX = 48
 const JOBS_PER_CLAIM = 16
 /** The jobs of a dead process are adopted after this time. */
 const LEASE_SECONDS = 10
@@ -51,6 +53,7 @@ const HEADERS_KEPT = [
 ]
 
 interface Running {
+  readonly organizationId: string
   readonly abort: AbortController
   readonly end: Promise<void>
 }
@@ -103,13 +106,22 @@ export class JobRunner {
       await this.#settle()
       const limit = Math.min(JOBS_PER_CLAIM, JOBS_AT_ONCE - this.#running.size)
       if (limit === 0) return false
-      const claimed = await jobs.claim(this.#leaseId, limit, LEASE_SECONDS)
+      const claimed = await jobs.claim(this.#leaseId, limit, LEASE_SECONDS, this.#busy())
       for (const job of claimed) this.#start(job)
       return claimed.length === limit
     } catch (error) {
       log.warn({ operation: 'job.look', err: error }, 'background jobs wait')
       return false
     }
+  }
+
+  /** The organizations that have as many jobs here as they may. */
+  #busy(): string[] {
+    const counts = new Map<string, number>()
+    for (const { organizationId } of this.#running.values()) {
+      counts.set(organizationId, (counts.get(organizationId) ?? 0) + 1)
+    }
+    return [...counts].filter(([, count]) => count >= PER_ORGANIZATION_MAX).map(([id]) => id)
   }
 
   /** Deadlines are kept to the second. */
@@ -147,7 +159,7 @@ export class JobRunner {
         this.#running.delete(job.id)
         this.#loop.wake()
       })
-    this.#running.set(job.id, { abort, end })
+    this.#running.set(job.id, { organizationId: job.organizationId, abort, end })
   }
 
   async #run(job: ClaimedJob, signal: AbortSignal): Promise<void> {

@@ -205,9 +205,18 @@ export class JobStore {
     return this.find(organizationId, id)
   }
 
-  /** Takes jobs that are due, of every organization in turn, also those of dead processes. */
-  async claim(leaseId: string, limit: number, seconds: number): Promise<ClaimedJob[]> {
-    const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, { limit }))
+  /**
+   * Takes jobs that are due, of every organization in turn but those that are busy, also those of
+   * dead processes.
+   */
+  async claim(
+    leaseId: string,
+    limit: number,
+    seconds: number,
+    busyOrganizations: readonly string[] = [],
+  ): Promise<ClaimedJob[]> {
+    const query = claimQuery(this.#tables, { limit, busyOrganizations })
+    const { rows } = await this.#db.execute<{ id: string }>(query)
     if (rows.length === 0) return []
     const ids = rows.map(({ id }) => id)
     const { request, result: _result, ...columns } = getTableColumns(this.#jobs)
@@ -322,7 +331,13 @@ const PER_ORGANIZATION = 4
  * The next jobs of every organization, so that a hundred thousand jobs of one do not delay those of
  * another. The organizations with open jobs are found one by one in the index.
  */
-function claimQuery({ jobs }: JobTables, { limit }: { readonly limit: number }): SQL {
+function claimQuery(
+  { jobs }: JobTables,
+  {
+    limit,
+    busyOrganizations,
+  }: { readonly limit: number; readonly busyOrganizations: readonly string[] },
+): SQL {
   const open = sql`state in ('queued', 'in_progress')`
   return sql`
     with recursive waiting as (
@@ -342,6 +357,7 @@ function claimQuery({ jobs }: JobTables, { limit }: { readonly limit: number }):
         order by j.priority desc, j.not_before, j.id limit ${PER_ORGANIZATION}
       ) j
     ) c
+    where w.organization_id <> all (${sql.param([...busyOrganizations])}::text[])
     order by c.turn, random() limit ${limit}`
 }
 

@@ -50,6 +50,51 @@ async function runEndless() {
   return { ending: endings[0], events }
 }
 
+/** Runs endless jobs of one organization, of which enough are due; answers its busy ones. */
+async function runEndlessly() {
+  const request = await packContent('{}', undefined, contextOf('job_1'))
+  const over = new AbortController()
+  let running = 0
+  let busy: readonly string[] = []
+  const runner = new JobRunner({
+    jobs: {
+      settle: async () => {},
+      claim: async (_leaseId: string, limit: number, _seconds: number, no: readonly string[]) => {
+        busy = no
+        if (busy.includes('org-one')) return []
+        const ids = Array.from({ length: Math.min(limit, 4) }, (_, index) => running + index)
+        running += ids.length
+        return ids.map((id) => ({ id: `job_${id}`, organizationId: 'org-one', request }))
+      },
+      releaseAll: async () => {},
+    } as unknown as JobStore,
+    events: {} as EventLog,
+    send: async () =>
+      new Promise((_resolve, reject) => {
+        over.signal.addEventListener('abort', () => reject(new Error('over')))
+      }),
+    log: createLogger({ level: 'silent' }),
+  })
+  await expect
+    .poll(
+      () => {
+        runner.wake()
+        return busy
+      },
+      { timeout: 10_000 },
+    )
+    .toEqual(['org-one'])
+  over.abort()
+  await runner.stop(0)
+  return running
+}
+
+describe('the background jobs of a process', () => {
+  it('leave room for those of other organizations', async () => {
+    expect(await runEndlessly()).toBe(48)
+  }, 20_000)
+})
+
 describe('a background job', () => {
   it('fails when its events are more than a result may have, and leaves them', async () => {
     const { ending, events } = await runEndless()
