@@ -19,7 +19,7 @@ import { writeModel } from '#workers/graph/write-model.ts'
 import { ModelRunError } from '#workers/runtime/errors.ts'
 
 import { generate } from './generate.ts'
-import { closeEngines, makePrompt, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
 afterEach(closeEngines)
 
@@ -121,6 +121,24 @@ describe.each(['mamba', 'mamba2', 'falcon-mamba', 'granite-4-h', 'qwen3-next'])(
     }
     expect(engine.stats()).toMatchObject({ active: 0, waiting: 0 })
   })
+})
+
+it.each([
+  ['granite-4-h', ON_DEVICE],
+  ['jamba', ON_DEVICE],
+  ['jamba', { ...ON_DEVICE, ...AS_EXPORTED }],
+  ['mamba2', ON_DEVICE],
+] as const)('%s gives the same with its cache in device memory (%j)', async (name, form) => {
+  const requests = [9, 14, 14].map((length, number) => {
+    return { promptTokenIds: makePrompt(number, length), maxNewTokens: 8, cacheScope: `${number}` }
+  })
+  const answers: number[][][] = []
+  for (const changes of [{}, form]) {
+    const engine = await openEngine(name, { slots: 3, ...changes })
+    const ends = await Promise.all(requests.map((request) => generate(engine, request)))
+    answers.push(ends.map(({ tokenIds }) => tokenIds))
+  }
+  expect(answers[1]).toEqual(answers[0])
 })
 
 const WORDS = 50
