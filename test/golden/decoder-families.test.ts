@@ -40,6 +40,7 @@ const FAMILIES = [
   ['falcon-mamba', 'in place'],
   ['jamba', 'rewritten'],
   ['granite-4-h', 'rewritten'],
+  ['falcon-h1', 'rewritten'],
   ['qwen3-next', 'rewritten'],
   ['mixtral', 'rewritten'],
   ['qwen2-moe', 'rewritten'],
@@ -99,6 +100,7 @@ describe.each([
   ['jamba', 'growing', true],
   ['jamba', 'rewritten', false],
   ['granite-4-h', 'growing', true],
+  ['falcon-h1', 'rewritten', false],
   ['qwen3-next', 'rewritten', false],
 ] as const)(
   '%s, whose states belong to one length, on the path %s',
