@@ -256,7 +256,7 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
     reusesPrefixes: runLengths !== 'whole' && !graph.isRowCoupled,
     reusesWholeOnly: hasStates,
     givesAllLogits: graph.givesAllLogits,
-    batchesPrompts: batchesPrompts(graph),
+    batchesPrompts: batchesPrompts(graph, runLengths),
     draftMax,
     ...(shortTextMax !== undefined && { shortTextMax }),
     waitingMax: options.waitingMax ?? WAITING_MAX,
@@ -326,7 +326,11 @@ function makeRunner(
  * In-place attention reads a row up to its own end and ignores padding. The operators of a growing
  * cache sum over the padding, in another order than without it.
  */
-function batchesPrompts(graph: DecoderGraph): SchedulerOptions['batchesPrompts'] {
+function batchesPrompts(
+  graph: DecoderGraph,
+  runLengths: RunLengths,
+): SchedulerOptions['batchesPrompts'] {
+  if (runLengths === 'single') return 'none'
   if (graph.isRowCoupled || graph.hasCacheBranch || !graph.hasAttentionMask) return 'none'
   if (graph.cacheStyle === 'growing') return graph.hasPositionIds ? 'sameLength' : 'none'
   // A state would take in the padding.
