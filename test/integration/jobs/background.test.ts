@@ -186,8 +186,11 @@ describe('a response in the background', () => {
   })
 
   it('is cancelled', async () => {
+    // An answer that takes long enough.
+    const schema = { type: 'array', items: { type: 'integer' }, minItems: 1000 }
     const { id } = await client.responses.create({
       ...{ ...QUESTION, background: true, input: 'Count.', max_output_tokens: 4000 },
+      text: { format: { type: 'json_schema', name: 'numbers', schema } },
     })
     expect((await client.responses.cancel(id)).status).toBe('cancelled')
     await reach(id, 'cancelled')
