@@ -178,6 +178,10 @@ const CATALOGUE = [
   ...TEXT_MODELS,
   IMAGE_MODEL,
   { id: 'speech', kind: 'audio', source: join(FIXTURES, 'models/whisper') },
+  {
+    ...{ id: 'sparse', kind: 'embedding', source: join(FIXTURES, 'models/splade') },
+    capabilities: ['sparse'],
+  },
 ]
 const MODEL_IDS = CATALOGUE.map(({ id }) => id)
 
