@@ -18,7 +18,7 @@ interface TextOutput {
   readonly tokenIds: readonly number[]
 }
 
-// About a millisecond of reading logits.
+// A few milliseconds of reading logits.
 const SLICE_VALUES = 2 ** 20
 
 /**
