@@ -21,7 +21,9 @@ function readGolden<T>(family: string): T {
   return JSON.parse(readFileSync(join(FIXTURES, family, 'golden.json'), 'utf8'))
 }
 
-describe.each(['minilm', 'bge', 'e5', 'nomic'])('an encoder of the %s family', async (family) => {
+const FAMILIES = ['minilm', 'bge', 'e5', 'nomic', 'gte-modernbert', 'qwen3-embedding']
+
+describe.each(FAMILIES)('an encoder of the %s family', async (family) => {
   const { texts, ids, embeddings } = readGolden<{
     texts: string[]
     ids: number[][]
