@@ -12,6 +12,12 @@ import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
 import { completionGeneration } from './completions/completions.ts'
 import {
+  EMBED_SPARSE_BODY,
+  type EmbedSparseBody,
+  sparseJob,
+  writeSparse,
+} from './embeddings/embed-sparse.ts'
+import {
   checkInputCount,
   EMBEDDING_BODY,
   type EmbeddingBody,
@@ -130,6 +136,11 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     precheck: checkInputCount,
     plan: (services, asked) => embeddingPlan(services, asked),
   },
+  '/v1/embed_sparse': {
+    schema: EMBED_SPARSE_BODY,
+    precheck: (body) => checkInputCount(body, 'inputs'),
+    plan: sparsePlan,
+  },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
   '/v1/moderations': {
     ...{ schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
@@ -221,6 +232,19 @@ async function embeddingPlan(
     present: ({ result, usage }) => {
       if (!('dimensions' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })
+    },
+  }
+}
+
+async function sparsePlan(services: Needs, { caller, body }: Line): Promise<Plan> {
+  const { model, input } = await sparseJob(services, caller, body as EmbedSparseBody)
+  return {
+    ...({ kind: 'embedding', model, input } as const),
+    present({ result }) {
+      if (!('vectors' in result) || 'dimensions' in result) {
+        throw new Error('a sparse embedding was answered otherwise')
+      }
+      return writeSparse(result.vectors)
     },
   }
 }

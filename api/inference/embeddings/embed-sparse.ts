@@ -9,12 +9,13 @@ import {
   optionalEnum,
   optionalString,
 } from '#api/inference/field-schemas.ts'
-import { getTaskModel } from '#api/inference/model-route.ts'
+import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult, SparseInput } from '#shared/contracts/embedding.ts'
 
 import {
@@ -24,7 +25,8 @@ import {
   watchTokens,
 } from './embedding-request.ts'
 
-const EMBED_SPARSE_BODY = Type.Object(
+/** The body of `POST /v1/embed_sparse`. */
+export const EMBED_SPARSE_BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
@@ -47,7 +49,7 @@ const EMBED_SPARSE_BODY = Type.Object(
   },
   { additionalProperties: false },
 )
-type EmbedSparseBody = Static<typeof EMBED_SPARSE_BODY>
+export type EmbedSparseBody = Static<typeof EMBED_SPARSE_BODY>
 
 const EMBED_SPARSE_RESPONSE = {
   type: 'array',
@@ -87,16 +89,25 @@ export function registerEmbedSparse(
 }
 
 async function embedSparse(http: Http, services: InferenceServices): Promise<string> {
-  const body = http.request.body as EmbedSparseBody
-  const need = { name: body.model, task: 'sparse', endpoint: 'v1/embed_sparse' } as const
-  const model = await getTaskModel(services, callerOf(http.request), need)
+  const { request } = http
+  const job = await sparseJob(services, callerOf(request), request.body as EmbedSparseBody)
   const { result } = await runJob(http, services, {
-    ...({ kind: 'embedding', model, input: inputOf(body) } as const),
+    ...({ kind: 'embedding', ...job } as const),
     watch: watchTokens('inputs'),
   })
   if (result.task !== 'sparse') throw new Error('a sparse embedding was answered otherwise')
   http.reply.type('application/json; charset=utf-8')
-  return writeVectors(result.vectors)
+  return writeSparse(result.vectors)
+}
+
+/** The job that embeds the texts of a request. Throws unless its model is a sparse encoder. */
+export async function sparseJob(
+  models: ModelDirectory,
+  caller: Caller,
+  body: EmbedSparseBody,
+): Promise<{ readonly model: CatalogueModel; readonly input: SparseInput }> {
+  const need = { name: body.model, task: 'sparse', endpoint: 'v1/embed_sparse' } as const
+  return { model: await getTaskModel(models, caller, need), input: inputOf(body) }
 }
 
 function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): SparseInput {
@@ -115,7 +126,7 @@ type Vectors = Extract<EmbeddingResult, { task: 'sparse' }>['vectors']
 const SLICE_VALUES = 10_000
 
 /** The answer as JSON text; the event loop runs between slices of large ones. */
-async function writeVectors(vectors: Vectors): Promise<string> {
+export async function writeSparse(vectors: Vectors): Promise<string> {
   const written: string[] = []
   let valueCount = 0
   for (const vector of vectors) {

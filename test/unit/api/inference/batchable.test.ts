@@ -27,6 +27,10 @@ const play =
       const probabilities = [[0.75, 0.25]]
       return answering({ task: 'classify', labels: ['V', 'fine'], probabilities })(request)
     }
+    if (input.task === 'sparse') {
+      const values = Buffer.from(Float32Array.of(1).buffer).toString('base64')
+      return answering({ task: 'sparse', vectors: [{ indices: 'AAAAAA==', values }] })(request)
+    }
     if (input.task === 'generate') return speak(request.input as GenerateInput, ['Hello'])
     return input.task === 'rerank'
       ? answering({ task: 'rerank', scores: [0.25, 0.75] })(request)
@@ -108,6 +112,13 @@ describe('a request of a batch', () => {
     expect(await run('/v1/messages', body)).toMatchObject({
       ...{ type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Hello' }] },
     })
+  })
+
+  it('answers texts as weights of tokens', async () => {
+    const { run, submitter } = open()
+    const answer = await run('/v1/embed_sparse', { inputs: ['a'] })
+    expect(answer).toEqual([[{ index: 0, value: 1 }]])
+    expect(submitter.requests).toMatchObject([{ input: { task: 'sparse', items: ['a'] } }])
   })
 
   it('labels texts and judges them', async () => {
