@@ -26,6 +26,8 @@ export interface ModelOptions {
   readonly intraOpThreads?: number
   /** How vectors of tokens become one, where the model's files do not say. */
   readonly pooling?: (typeof POOLING_MODES)[number]
+  /** Whether leading dimensions are embeddings by themselves, where the files do not say. */
+  readonly matryoshka?: boolean
   readonly queryPrefix?: string
   readonly passagePrefix?: string
   /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
@@ -78,6 +80,10 @@ const choice = (...names: readonly string[]): Omit<Rule, 'readers'> => ({
   must: `must be ${names.map((name) => `"${name}"`).join(' or ')}`,
   holds: (value) => typeof value === 'string' && names.includes(value),
 })
+const truth = {
+  must: 'must be true or false',
+  holds: (value: unknown) => typeof value === 'boolean',
+}
 const text = { must: 'must be a string', holds: (value: unknown) => typeof value === 'string' }
 
 const ENCODERS: readonly OptionReader[] = ['embedding', 'rerank', 'classify', 'sparse']
@@ -98,6 +104,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   executionProvider: choice('cpu', 'cuda'),
   intraOpThreads: count(0, 256),
   pooling: { readers: ['embedding'], ...choice(...POOLING_MODES) },
+  matryoshka: { readers: ['embedding'], ...truth },
   queryPrefix: { readers: ['embedding', 'sparse'], ...text },
   passagePrefix: { readers: ['embedding', 'sparse'], ...text },
   tokenIdVocabulary: { readers: ['embedding'], ...choice('native', 'reject') },
@@ -109,11 +116,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     holds: within(0, 30),
   },
   tileSize: { readers: ['image'], ...count(64, 4096) },
-  sharedPrefixCache: {
-    readers: ['completion'],
-    must: 'must be true or false',
-    holds: (value) => typeof value === 'boolean',
-  },
+  sharedPrefixCache: { readers: ['completion'], ...truth },
   toolParser: { readers: ['completion'], ...choice(...Object.keys(CALL_FORMATS)) },
   reasoningParser: {
     readers: ['completion'],

@@ -90,7 +90,9 @@ export async function readEncoderFiles(
     endId: endIdOf(config),
     ...readLabels(config),
     isTruncatable:
-      Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
+      Array.isArray(config.matryoshka_dimensions) ||
+      config.is_matryoshka === true ||
+      sentence.truncate_dim !== undefined,
   }
 }
 

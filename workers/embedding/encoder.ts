@@ -57,6 +57,8 @@ export interface EncoderOptions extends BatchOptions {
   readonly session?: SessionOptions
   /** The pooling mode, by the names of sentence-transformers; that of the folder if absent. */
   readonly pooling?: string
+  /** Whether vectors may be cut to leading dimensions; as the folder says if absent. */
+  readonly isTruncatable?: boolean
   /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
   readonly poolSize?: number
 }
@@ -117,7 +119,7 @@ async function assemble(
     tasks,
     prompts: files.prompts,
     dimensions: output.dimensions,
-    isTruncatable: files.isTruncatable,
+    isTruncatable: options.isTruncatable ?? files.isTruncatable,
     assumedPooling: output.isPooled || files.head.isStated ? undefined : files.head.pooling[0],
     async encodeText(text, tokensMax) {
       if (tokensMax === undefined) return kept(await readText(reader, text))

@@ -74,8 +74,12 @@ export async function openEmbeddingModel(
     const encoder = await openSparseEncoder(options)
     return { opened: { task: 'sparse', encoder, options: model.options }, bytes }
   }
-  const { pooling } = model.options
-  const encoder = await openEncoder({ ...options, ...(pooling !== undefined && { pooling }) })
+  const { pooling, matryoshka: isTruncatable } = model.options
+  const encoder = await openEncoder({
+    ...options,
+    ...(pooling !== undefined && { pooling }),
+    ...(isTruncatable !== undefined && { isTruncatable }),
+  })
   const { assumedPooling } = encoder
   if (assumedPooling !== undefined) {
     tools.log.warn(

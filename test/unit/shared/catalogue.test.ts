@@ -152,6 +152,10 @@ describe('the catalogue', () => {
         'voiceActivityModel must be a folder',
       ],
       [
+        { kind: 'embedding', options: { matryoshka: 256 } },
+        'options.matryoshka must be true or false',
+      ],
+      [
         { kind: 'embedding', options: { pooling: 'first' } },
         'options.pooling must be "mean" or "cls" or "lasttoken" or "max" or "weightedmean"',
       ],

@@ -122,6 +122,24 @@ describe('the pooling mode of the catalogue', () => {
   })
 })
 
+describe('leading dimensions', () => {
+  const config = { model_type: 'bert', max_position_embeddings: 64 }
+  it.each<[string, object, boolean | undefined, boolean]>([
+    ['by their number', { ...config, matryoshka_dimensions: [16, 32] }, undefined, true],
+    ['by a truth value', { ...config, is_matryoshka: true }, undefined, true],
+    ['nowhere', config, undefined, false],
+    ['in the catalogue', config, true, true],
+    ['in the catalogue against the files', { ...config, is_matryoshka: true }, false, false],
+  ])('are embeddings where they are named: %s', async (_where, file, isTruncatable, expected) => {
+    const encoder = await openEncoder({
+      ...{ runtime, folder: await folderWith({ 'config.json': file }) },
+      ...(isTruncatable !== undefined && { isTruncatable }),
+    })
+    expect(encoder.isTruncatable).toBe(expected)
+    await encoder.close()
+  })
+})
+
 describe('an end token that tokenizer_config.json demands', () => {
   it.each<[string, object, readonly number[]]>([
     ['is added', { add_eos_token: true, eos_token: '[MASK]' }, [3, 4]],
