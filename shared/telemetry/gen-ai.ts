@@ -158,6 +158,17 @@ export function requestedAmounts(registry: Registry) {
   })
 }
 
+/** The length of the longest candidate of a text request. */
+export function longestCandidate(registry: Registry) {
+  return new Histogram({
+    name: 'millrace_longest_candidate_tokens',
+    help: 'Tokens of the longest candidate of a text request; of all candidates in gen_ai_client_token_usage.',
+    labelNames: [...GEN_AI_LABELS],
+    buckets: TOKENS_BUCKETS,
+    registers: [registry],
+  })
+}
+
 /** The tokens of one step of a text model. */
 export function stepTokens(registry: Registry) {
   return new Histogram({

@@ -35,6 +35,7 @@ const TWINS: readonly Twin[] = [
   histogram('request_queue_time_seconds', 'millrace_queue_wait_seconds'),
   histogram('request_prompt_tokens', USAGE, INPUT),
   histogram('request_generation_tokens', USAGE, OUTPUT),
+  histogram('request_max_num_generation_tokens', 'millrace_longest_candidate_tokens'),
   histogram('request_prefill_time_seconds', PHASES, { phase: 'prefill' }),
   histogram('request_decode_time_seconds', PHASES, { phase: 'decode' }),
   histogram('request_inference_time_seconds', PHASES, { phase: 'inference' }),
@@ -75,10 +76,33 @@ const TWINS: readonly Twin[] = [
  */
 export async function vllmNames(registry: Registry): Promise<string> {
   const rows = new Map((await registry.getMetricsAsJSON()).map((row) => [row.name, row]))
-  return TWINS.flatMap((twin) => {
+  const twins = TWINS.flatMap((twin) => {
     const row = rows.get(twin.from)
     return row === undefined ? [] : linesOf(twin, row)
-  }).join('')
+  })
+  return [...twins, ...cacheConfig(rows)].join('')
+}
+
+/**
+ * The size of each cache. A slot is what vLLM calls a block: it belongs to one sequence and holds
+ * as many tokens as the context window.
+ */
+function cacheConfig(rows: ReadonlyMap<string, Row>): string[] {
+  const [slots, contexts] = ['millrace_worker_slots', 'millrace_worker_context_tokens'].map(
+    (name) =>
+      ((rows.get(name)?.values ?? []) as readonly Sample[]).filter(
+        ({ labels }) => labels.kind === 'completion',
+      ),
+  )
+  const lines = (contexts ?? []).flatMap(({ labels: { gen_ai_request_model: model }, value }) => {
+    const blocks = slots?.find(({ labels }) => labels.gen_ai_request_model === model)?.value
+    if (blocks === undefined) return []
+    const labels = `model_name="${model}",block_size="${value}",num_gpu_blocks="${blocks}"`
+    return [`vllm:cache_config_info{${labels}} 1\n`]
+  })
+  if (lines.length === 0) return []
+  const name = 'vllm:cache_config_info'
+  return [`# HELP ${name} Slots of the cache and their tokens.\n# TYPE ${name} gauge\n`, ...lines]
 }
 
 function histogram(name: string, from: string, where?: Twin['where']): Twin {

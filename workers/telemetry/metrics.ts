@@ -3,6 +3,7 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import type { ServedQueue } from '#shared/queue/liveness.ts'
 import {
   batchSize,
+  longestCandidate,
   queueWait,
   requestedAmounts,
   runPhases,
@@ -18,6 +19,7 @@ export interface WorkerMetrics {
   readonly timeToFirstToken: ReturnType<typeof timeToFirstToken>
   readonly timePerOutputToken: ReturnType<typeof timePerOutputToken>
   readonly tokenUsage: ReturnType<typeof tokenUsage>
+  readonly longestCandidate: ReturnType<typeof longestCandidate>
   readonly batchSize: ReturnType<typeof batchSize>
   readonly stepTokens: ReturnType<typeof stepTokens>
   readonly runPhases: ReturnType<typeof runPhases>
@@ -36,6 +38,7 @@ export function createWorkerMetrics(registry: Registry): WorkerMetrics {
     timeToFirstToken: timeToFirstToken(registry),
     timePerOutputToken: timePerOutputToken(registry),
     tokenUsage: tokenUsage(registry),
+    longestCandidate: longestCandidate(registry),
     batchSize: batchSize(registry),
     stepTokens: stepTokens(registry),
     runPhases: runPhases(registry),
@@ -69,7 +72,8 @@ export function registerWorkerGauges(
   const rows: readonly {
     readonly name: string
     readonly help: string
-    read(queue: ServedQueue): number
+    /** Undefined where the queue has no such number. */
+    read(queue: ServedQueue): number | undefined
   }[] = [
     {
       name: 'millrace_worker_model_ready',
@@ -80,6 +84,11 @@ export function registerWorkerGauges(
       name: 'millrace_worker_slots',
       help: 'Jobs that run at a time at most.',
       read: ({ slots }) => slots,
+    },
+    {
+      name: 'millrace_worker_context_tokens',
+      help: 'Tokens of the context window of a loaded model; a slot of its cache holds so many.',
+      read: ({ contextLength }) => contextLength,
     },
     {
       name: 'millrace_worker_jobs_running',
@@ -105,7 +114,9 @@ export function registerWorkerGauges(
       registers: [registry],
       collect() {
         for (const queue of queues()) {
-          this.set({ kind: queue.kind, gen_ai_request_model: queue.modelId }, read(queue))
+          const value = read(queue)
+          if (value === undefined) continue
+          this.set({ kind: queue.kind, gen_ai_request_model: queue.modelId }, value)
         }
       },
     })

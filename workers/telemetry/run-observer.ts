@@ -1,6 +1,7 @@
 import { type Context, context, type Span, SpanKind, trace } from '@opentelemetry/api'
 
 import type { Clock } from '#shared/clock.ts'
+import type { ResumePoint } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -57,6 +58,8 @@ class Run implements ObservedRun {
   readonly #startedAtMs: number
   #firstTokenAtMs: number | undefined
   readonly #lastTokenAtMs = new Map<number, number>()
+  /** The tokens of each candidate, those of earlier runs included. */
+  readonly #candidateTokens = new Map<number, number>()
   #promptTokens: number | undefined
   #outputTokens = 0
   #hasEnded = false
@@ -68,6 +71,9 @@ class Run implements ObservedRun {
     this.#perToken = tools.metrics.timePerOutputToken.labels({ ...this.#labels })
     this.#model = { kind: envelope.kind, gen_ai_request_model: envelope.modelId }
     this.#startedAtMs = tools.clock.monotonic()
+    for (const { index, tokenIds } of resumePointsOf(envelope)) {
+      this.#candidateTokens.set(index, tokenIds.length)
+    }
     const waitMs = Math.max(tools.clock.now() - envelope.enqueuedAtMs, 0)
     // A resubmitted job waited once already, in its first epoch.
     if (envelope.epoch === 1) {
@@ -110,6 +116,8 @@ class Run implements ObservedRun {
     this.#firstTokenAtMs ??= nowMs
     this.#lastTokenAtMs.set(candidate, nowMs)
     this.#outputTokens += count
+    const written = this.#candidateTokens.get(candidate) ?? 0
+    this.#candidateTokens.set(candidate, written + count)
     if (lastMs !== undefined) {
       // Several tokens of one speculative step share its time.
       const seconds = (nowMs - lastMs) / count / 1000
@@ -142,6 +150,10 @@ class Run implements ObservedRun {
       const usage = { input: this.#promptTokens ?? 0, output: this.#outputTokens }
       for (const [type, count] of Object.entries(usage)) {
         metrics.tokenUsage.observe({ ...this.#labels, gen_ai_token_type: type }, count)
+      }
+      if (this.#candidateTokens.size > 0) {
+        const longest = Math.max(...this.#candidateTokens.values())
+        metrics.longestCandidate.observe({ ...this.#labels }, longest)
       }
     }
     if (outcome === 'finished') this.#observePhases()
@@ -207,4 +219,9 @@ class Run implements ObservedRun {
       parent,
     )
   }
+}
+
+/** What earlier runs of a job have delivered. */
+function resumePointsOf({ input }: JobEnvelope): readonly ResumePoint[] {
+  return ('resume' in input ? input.resume : undefined) ?? []
 }

@@ -117,6 +117,16 @@ describe('the metrics of a running installation', () => {
     ).toBe(2)
   })
 
+  it('measures the longest of several candidates', async () => {
+    const name = 'millrace_longest_candidate_tokens'
+    const before = await scrape(worker.metricsUrl)
+    await chat({ n: 3, min_tokens: 8, temperature: 1 })
+    const grown = async (part: string): Promise<number> =>
+      sumOf(await scrape(worker.metricsUrl), name + part, CHAT) - sumOf(before, name + part, CHAT)
+    await expect.poll(() => grown('_count'), { timeout: 10_000 }).toBe(1)
+    expect(await grown('_sum')).toBe(8)
+  })
+
   it('counts a client that leaves as a cancellation and as 499', async () => {
     const abort = new AbortController()
     // No worker serves this model, so its job waits.
@@ -205,6 +215,18 @@ describe('the metrics of a running installation', () => {
     expect(of('prompt_tokens_total')).toBeGreaterThan(0)
     expect(of('time_to_first_token_seconds_count')).toBeGreaterThan(0)
     expect(of('num_requests_waiting')).toBe(0)
+    expect(of('request_max_num_generation_tokens_count')).toBe(
+      of('request_generation_tokens_count'),
+    )
+    expect(of('request_max_num_generation_tokens_sum')).toBeGreaterThan(0)
+    const cache = samples.filter(({ name }) => name === 'vllm:cache_config_info')
+    const served = { kind: 'completion', gen_ai_request_model: 'tiny-chat' }
+    const slots = sumOf(samples, 'millrace_worker_slots', served)
+    // The context window in the model's config.json.
+    const size = { block_size: '1024', num_gpu_blocks: String(slots) }
+    expect(cache).toEqual([
+      { name: 'vllm:cache_config_info', labels: { ...model, ...size }, value: 1 },
+    ])
     expect(of('request_params_n_count')).toBeGreaterThan(0)
     expect(of('request_params_max_tokens_sum')).toBe(8 * of('request_params_max_tokens_count'))
     const [prefill, decode, inference] = ['prefill', 'decode', 'inference'].map((phase) =>
