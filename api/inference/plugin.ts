@@ -21,6 +21,7 @@ import { registerModerations } from './moderations/moderations.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
 import { registerCompaction } from './responses/compact.ts'
+import { registerInputTokens } from './responses/input-tokens.ts'
 import { registerResponses } from './responses/responses.ts'
 import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
@@ -36,6 +37,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerChatCompletions(app, services)
     registerResponses(app, services)
     registerCompaction(app, services)
+    registerInputTokens(app, services)
     if (services.stored !== undefined) {
       registerStoredResponses(app, services.stored)
       registerStoredChats(app, services.stored)

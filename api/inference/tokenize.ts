@@ -23,9 +23,10 @@ import {
 } from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
 import { getCapableModel } from './model-route.ts'
-import { RequestImages, requireVision, withImages } from './request-images.ts'
+import { RequestImages } from './request-images.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
+import { tokenizePrompt } from './tokenize-prompt.ts'
 
 const TOKENS_MAX = 262_144
 
@@ -123,24 +124,17 @@ async function tokenize(http: Http, services: InferenceServices): Promise<object
   const body = http.request.body as TokenizeBody
   const model = await modelOf(http, services, { name: body.model, endpoint: 'v1/tokenize' })
   const images = new RequestImages()
-  const input: TokenizeInput = {
-    task: 'tokenize',
-    prompt: promptOf(body, images),
+  const { tokenIds, contextLength, texts } = await tokenizePrompt(http, services, {
+    ...{ model, images, prompt: promptOf(body, images) },
     // A chat template puts its own markers.
     addSpecialTokens: body.add_special_tokens ?? typeof body.prompt === 'string',
     withTexts: body.return_token_strs ?? false,
-  }
-  requireVision(model, images)
-  const { organizationId } = callerOf(http.request)
-  const { result } = await withImages(services, { images, organizationId }, () => {
-    return runJob(http, services, { kind: 'completion', model, input })
   })
-  if (result.task !== 'tokenize') throw new Error('a text was answered with something else')
   return {
-    count: result.tokenIds.length,
-    max_model_len: result.contextLength,
-    tokens: result.tokenIds,
-    token_strs: result.texts ?? null,
+    count: tokenIds.length,
+    max_model_len: contextLength,
+    tokens: tokenIds,
+    token_strs: texts ?? null,
   }
 }
 

@@ -2,11 +2,11 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
-import { RequestImages, requireVision, withImages } from '#api/inference/request-images.ts'
+import { RequestImages, requireVision } from '#api/inference/request-images.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import { type Http, runJob } from '#api/jobs/run-inference.ts'
+import { tokenizePrompt } from '#api/inference/tokenize-prompt.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { callerOf, freshHead } from '#api/v1/request-context.ts'
-import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import { messagePresenter, presentMessage } from './messages-answer.ts'
 import { COUNT_BODY, type CountBody, MESSAGES_BODY, type MessagesBody } from './messages-body.ts'
@@ -99,25 +99,14 @@ function thinkingOf({ thinking }: MessagesBody): 'asked' | 'refused' | 'unsaid' 
 async function countTokens(http: Http, services: InferenceServices): Promise<object> {
   nameRequest(http.reply)
   const body = http.request.body as CountBody
-  const caller = callerOf(http.request)
-  const model = await getCapableModel(services, caller, {
+  const model = await getCapableModel(services, callerOf(http.request), {
     ...{ name: body.model, kind: 'completion', capability: 'chat' },
     endpoint: 'v1/messages/count_tokens',
   })
   const images = new RequestImages()
-  const input: TokenizeInput = {
-    task: 'tokenize',
-    prompt: countedPrompt(body, images),
-    addSpecialTokens: false,
-    withTexts: false,
-  }
-  requireVision(model, images)
-  const { organizationId } = caller
-  const { result } = await withImages(services, { images, organizationId }, () => {
-    return runJob(http, services, { kind: 'completion', model, input })
-  })
-  if (result.task !== 'tokenize') throw new Error('a count was answered with something else')
-  return { input_tokens: result.tokenIds.length }
+  const prompt = countedPrompt(body, images)
+  const { tokenIds } = await tokenizePrompt(http, services, { model, prompt, images })
+  return { input_tokens: tokenIds.length }
 }
 
 /** The name under which this dialect's clients look for the request id. */

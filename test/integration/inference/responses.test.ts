@@ -68,6 +68,10 @@ describe('a response of the model that ships', () => {
     const call = first.output.find((item) => item.type === 'function_call')
     if (call === undefined) throw new Error('no function was called')
     expect(JSON.parse(call.arguments)).toEqual({ a: expect.any(Number) })
+    const { input_tokens: count } = await client.responses.inputTokens.count({
+      ...{ model: MODEL, input: request.input, tools, tool_choice: 'required' },
+    })
+    expect(count).toBe(first.usage?.input_tokens)
     const streamed = await client.responses.stream(asked).finalResponse()
     const strip = ({ output }: Pick<Response, 'output'>) =>
       output.map((item) => (item.type === 'function_call' ? item.arguments : item.type))

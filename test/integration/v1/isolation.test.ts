@@ -212,6 +212,12 @@ const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
   'POST /v1/responses/compact previous_response_id': (id) => ({
     ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
   }),
+  'POST /v1/responses/input_tokens previous_response_id': (id) => ({
+    ...{ model: 'tiny-chat', previous_response_id: id },
+  }),
+  'POST /v1/responses/input_tokens conversation': (id) => ({
+    ...{ model: 'tiny-chat', conversation: id },
+  }),
   'POST /v1/responses conversation': (id) => ({
     ...{ model: 'tiny-chat', input: 'x', conversation: id },
   }),

@@ -44,6 +44,7 @@ const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/engines/tiny-chat/completions', { prompt: 'x' }],
   ['POST', '/chat/completions', { model: 'tiny-chat', messages: [{ role: 'user', content: 'x' }] }],
   ['POST', '/responses', { model: 'tiny-chat', input: 'x' }],
+  ['POST', '/responses/input_tokens', { model: 'tiny-chat', input: 'x' }],
   ['POST', '/edits', { model: 'tiny-chat', input: 'x', instruction: 'x' }],
   ['POST', '/engines/tiny-chat/search', { documents: ['x'], query: 'x' }],
   ['POST', '/embeddings', { model: 'tiny-embed', input: 'x' }],

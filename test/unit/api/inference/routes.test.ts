@@ -187,6 +187,7 @@ describe('the routes', () => {
       '/v1/rerank',
       '/v1/responses',
       '/v1/responses/compact',
+      '/v1/responses/input_tokens',
       '/v1/score',
       '/v1/tokenize',
     ])
