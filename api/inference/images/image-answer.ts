@@ -107,10 +107,15 @@ export async function answerImages(
 ): Promise<object> {
   const nowMs = services.clock.now()
   const data =
-    fields.response_format === 'b64_json'
+    (fields.response_format ?? defaultFormatOf(fields)) === 'b64_json'
       ? await inlineImages(services, imageKeys)
       : imageKeys.map((key) => ({ url: addressOf(request, services, { key, nowMs }) }))
   return { created: unixSeconds(nowMs), data }
+}
+
+/** Clients of OpenAI's GPT Image models expect base64 without asking for it. */
+function defaultFormatOf({ model }: ImageFields): 'url' | 'b64_json' {
+  return /^(chat)?gpt-image/.test(model ?? '') ? 'b64_json' : 'url'
 }
 
 /** The bytes of images in base64; the stored objects are then deleted. */

@@ -43,7 +43,8 @@ const COMMON = {
   size: optionalEnum(SIZES, { default: '1024x1024', description: 'Width and height.' }),
   response_format: optionalEnum(['url', 'b64_json'], {
     default: 'url',
-    description: 'An address that is valid for an hour, or the bytes in base64.',
+    description:
+      'An address that is valid for an hour, or the bytes in base64, the default for models asked for by a name that begins with `gpt-image` or `chatgpt-image`.',
   }),
   user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
   safety_identifier: optionalString({ maxLength: 64, description: 'The same, by its newer name.' }),

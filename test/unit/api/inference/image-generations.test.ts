@@ -73,6 +73,14 @@ describe('POST /v1/images/generations', () => {
     expect(await images.keys(outputPrefix)).toEqual([])
   })
 
+  it('answers base64 to clients of GPT Image models, which never ask for it', async () => {
+    const { data } = (await generate({ model: 'gpt-image-1' })).json()
+    expect(Object.keys(data[0])).toEqual(['b64_json'])
+    const model = { model: 'gpt-image-1', response_format: 'url' }
+    expect(Object.keys((await generate(model)).json().data[0])).toEqual(['url'])
+    expect(Object.keys((await generate({ model: 'dall-e-2' })).json().data[0])).toEqual(['url'])
+  })
+
   it.each(['jpeg', 'webp'])('asks for %s files and serves them as such', async (format) => {
     const answer = await generate({ output_format: format, output_compression: 40 })
     expect(answer.headers).not.toHaveProperty('x-millrace-ignored-parameters')

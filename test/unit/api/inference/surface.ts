@@ -45,7 +45,10 @@ export const CATALOGUE = parseCatalogue({
       capabilities: [],
       options: { queryPrefix: 'query: ', passagePrefix: 'passage: ' },
     },
-    { id: 'tiny-sd', kind: 'image', source: 'x', aliases: ['dall-e-2'], capabilities: [] },
+    {
+      ...{ id: 'tiny-sd', kind: 'image', source: 'x', capabilities: [] },
+      aliases: ['dall-e-2', 'gpt-image-1'],
+    },
     { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },
     { id: 'tiny-tts', kind: 'speech', source: 'x', aliases: ['tts-1'], capabilities: [] },
     { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
