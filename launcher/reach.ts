@@ -46,7 +46,7 @@ async function greetRedis(url: string): Promise<void> {
 
 /** Fails unless the object storage answers and has the bucket. */
 export async function reachStorage(storage: StorageConfig): Promise<void> {
-  const store = openObjectStore(storage)
+  const store = await openObjectStore(storage)
   try {
     await store.check()
   } catch (error) {

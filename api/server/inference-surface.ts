@@ -1,3 +1,6 @@
+// Loaded with the surface, so that the first job does not wait for it.
+import 'bullmq'
+
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { activitiesPlugin } from '#api/activities/routes.ts'

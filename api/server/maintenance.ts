@@ -1,5 +1,4 @@
 import { sweepOrphans } from '#api/files/sweep.ts'
-import { sweepTuningObjects } from '#api/fine-tuning/delete-model.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
 
 import type { Services } from './services.ts'
@@ -35,6 +34,7 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   jobs: ({ background }) => background.jobs.sweep(),
   fineTuning: async ({ background, store }) => {
     await background.tuning.sweep()
+    const { sweepTuningObjects } = await import('#api/fine-tuning/delete-model.ts')
     await sweepTuningObjects({ store, tuning: background.tuning })
   },
   answers: ({ background }) => background.answers.sweep(),

@@ -114,7 +114,7 @@ export async function openServices(
     const meter = createUsageMeter({ writer: usageWriter, clock: systemClock })
     const reader = await openRedis(config.infra.redisUrl, 'reader', log)
     closers.push(() => reader.disconnect())
-    const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
+    const store = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
     const background = openBackground({ database, lists, redis, cipher, log, config, catalogue })
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })

@@ -189,7 +189,7 @@ async function queryOne(config: Config, logger: Logger, query: string): Promise<
 
 async function checkStorage(config: Config): Promise<string> {
   await reachStorage(config.infra.storage)
-  const store = openObjectStore(config.infra.storage)
+  const store = await openObjectStore(config.infra.storage)
   const key = `doctor/${randomUUID()}`
   try {
     await store.put(key, Buffer.from('ok'))

@@ -75,7 +75,7 @@ export async function runFileAction(
   },
 ): Promise<void> {
   const { catalogue, config, args, env } = options
-  const storage = openObjectStore(config.infra.storage)
+  const storage = await openObjectStore(config.infra.storage)
   try {
     const fetchOptions = {
       cacheDir: modelCacheDir(config),

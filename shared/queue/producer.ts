@@ -1,4 +1,6 @@
-import { Queue } from 'bullmq'
+import { createRequire } from 'node:module'
+
+import type { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import { type JobEnvelope, type QueueKind, queuedJobId, queueName } from '#shared/contracts/job.ts'
@@ -8,6 +10,9 @@ import { announceCancel } from './cancellation.ts'
 import { defineScript, runScript } from './connection.ts'
 import { type ContentCipher, encryptEnvelope } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'
+
+// BullMQ and its packages are loaded with the first queue: a process without jobs opens none.
+const require = createRequire(import.meta.url)
 
 /** Queues that one process may open; a catalogue is far smaller. */
 const QUEUES_MAX = 1000
@@ -126,7 +131,8 @@ export class JobProducer {
     const known = this.#queues.get(name)
     if (known !== undefined) return known
     if (this.#queues.size >= QUEUES_MAX) throw new Error('too many queues')
-    const queue = new Queue(name, {
+    const bullmq = require('bullmq') as typeof import('bullmq')
+    const queue = new bullmq.Queue(name, {
       connection: this.#redis,
       prefix: this.#keys.bullPrefix(kind, modelId),
       skipWaitingForReady: true,

@@ -1,9 +1,8 @@
 import type { StorageConfig } from '../config/infra.ts'
-import { openDirectoryStore } from './directory-store.ts'
 import type { ObjectStore } from './object-store.ts'
-import { openS3Store } from './s3-store.ts'
 
-/** Opens the store that the configuration names. */
-export function openObjectStore(config: StorageConfig): ObjectStore {
-  return config.driver === 's3' ? openS3Store(config) : openDirectoryStore(config.path)
+/** Opens the store that the configuration names; the other driver is not loaded. */
+export async function openObjectStore(config: StorageConfig): Promise<ObjectStore> {
+  if (config.driver === 's3') return (await import('./s3-store.ts')).openS3Store(config)
+  return (await import('./directory-store.ts')).openDirectoryStore(config.path)
 }

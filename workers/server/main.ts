@@ -56,7 +56,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version }, log)
   const { registry, tracing } = telemetry
   const metrics = createWorkerMetrics(registry)
-  const storage = observeStore(openObjectStore(config.infra.storage), registry, tracing)
+  const storage = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
   const redis = await openRedis(config.infra.redisUrl, 'worker', log)
   await checkRedis(redis)
   const keys = queueKeys(config.infra.redisPrefix)

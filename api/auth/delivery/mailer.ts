@@ -1,5 +1,3 @@
-import { createTransport } from 'nodemailer'
-
 import type { Clock } from '#shared/clock.ts'
 import type { MailerConfig, MailKind, SmtpConfig } from '#shared/config/auth-mail.ts'
 import { failure } from '#shared/errors.ts'
@@ -68,11 +66,11 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
       allowsPrivateAddresses: mailer.allowsPrivateTemplateHosts,
     })
   const templates = createTemplates({ config: mailer, siteUrl, fetch, clock, log })
-  const transport = smtp.host === '' ? undefined : openTransport(smtp)
+  let opened: ReturnType<typeof openTransport> | undefined
   let waiting = 0
   return {
     async send({ kind, to, variables }) {
-      if (transport === undefined) {
+      if (smtp.host === '') {
         log.warn({ operation: 'mail.send', kind }, 'no mail server is set; the mail was dropped')
         return
       }
@@ -81,6 +79,8 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
       if (waiting >= WAITING_MAX) throw failure.overloaded('The mail server is too slow')
       waiting += 1
       try {
+        opened ??= openTransport(smtp)
+        const transport = await opened
         await transport.sendMail({
           from: { name: oneLine(smtp.senderName), address: smtp.adminEmail },
           // An object, not a string: no comma in an address can add a recipient.
@@ -99,11 +99,15 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
         waiting -= 1
       }
     },
-    close: () => transport?.close(),
+    close() {
+      opened?.then((transport) => transport.close())
+    },
   }
 }
 
-function openTransport(smtp: SmtpConfig) {
+async function openTransport(smtp: SmtpConfig) {
+  // Loaded with the first mail: a process that sends none keeps its memory.
+  const { createTransport } = await import('nodemailer')
   return createTransport({
     host: smtp.host,
     port: smtp.port,

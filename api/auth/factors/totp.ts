@@ -1,5 +1,4 @@
 import { Secret, TOTP } from 'otpauth'
-import QRCode from 'qrcode'
 
 import { invalid } from '#api/auth/errors.ts'
 
@@ -25,6 +24,8 @@ export async function createTotp(issuer: string, account: string): Promise<TotpE
   const totp = totpOf(secret, { issuer, label: account })
   const uri = totp.toString()
   if (uri.length > URI_CHARACTERS_MAX) throw invalid('issuer is too long for a QR code', 'issuer')
+  // Loaded on first use: most processes never draw a code.
+  const { default: QRCode } = await import('qrcode')
   const qrCodeSvg = await QRCode.toString(uri, { type: 'svg', margin: 1 })
   return { secret: secret.base32, uri, qrCodeSvg: qrCodeSvg.trim() }
 }

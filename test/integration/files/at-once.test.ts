@@ -19,7 +19,7 @@ it('uploads at once take no more room together than one after another', async ({
   database,
   folder,
 }) => {
-  const stored = openObjectStore({ driver: 'directory', path: folder })
+  const stored = await openObjectStore({ driver: 'directory', path: folder })
   let begun = 0
   let held = 0
   let heldMax = 0

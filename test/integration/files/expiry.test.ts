@@ -18,7 +18,7 @@ afterEach(async () => {
 })
 
 async function openSurface(database: Database, folder: string) {
-  const store = openObjectStore({ driver: 'directory', path: folder })
+  const store = await openObjectStore({ driver: 'directory', path: folder })
   const files = openFiles(database.db, fileTables(''))
   const clock = systemClock
   const options = { files, store, clock, storageBytesMax: 1000, onChange: () => {} }

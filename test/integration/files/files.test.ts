@@ -23,7 +23,7 @@ afterEach(async () => {
 
 /** The files surface over a real database and a local directory. */
 async function openSurface(database: Database, folder: string, storageBytesMax = 1024 ** 3) {
-  const store = openObjectStore({ driver: 'directory', path: folder })
+  const store = await openObjectStore({ driver: 'directory', path: folder })
   const files = openFiles(database.db, fileTables(''))
   const options = { files, store, clock: systemClock, storageBytesMax, onChange: () => {} }
   const surface = await openV1App(database, [filesPlugin(options)])

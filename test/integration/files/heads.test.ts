@@ -14,7 +14,7 @@ import { openV1App } from '#test/support/v1-app.ts'
 const BYTES = 20 * 1024 * 1024
 
 it('says how large a file is without reading it', async ({ database, folder }) => {
-  const stored = openObjectStore({ driver: 'directory', path: folder })
+  const stored = await openObjectStore({ driver: 'directory', path: folder })
   let opened = 0
   const store: ObjectStore = {
     ...stored,

@@ -51,7 +51,7 @@ it.for(KINDS)(
   'files and images in $title are sent in whole, in part or not again',
   async (kind, { database, folder, onTestFinished }) => {
     const { config, stop } = await kind.open(folder)
-    const store = openObjectStore(config)
+    const store = await openObjectStore(config)
     const files = openFiles(database.db, fileTables(''))
     const signer = createUrlSigner('a secret')
     const services = { store, clock: systemClock }

@@ -129,7 +129,7 @@ describe('an organization that was deleted', () => {
   it('keeps no files, so that a new one is no second allowance', async ({ database, folder }) => {
     const { organizations, newUser } = openAll(database)
     const files = openFiles(database.db, fileTables(''))
-    const store = openObjectStore({ driver: 'directory', path: folder })
+    const store = await openObjectStore({ driver: 'directory', path: folder })
     const later = { ...systemClock, now: () => Date.now() + DAY_MS }
     const kept = await organizations.create('Mill', (await newUser()).id)
     const { id } = await organizations.create('Gone', (await newUser()).id)

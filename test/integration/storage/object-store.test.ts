@@ -27,7 +27,7 @@ describe.each(KINDS)('an object store on %s', (_kind, start) => {
 
   beforeAll(async () => {
     const started = await start()
-    store = openObjectStore(started.config)
+    store = await openObjectStore(started.config)
     stop = started.stop
     await store.check()
   })

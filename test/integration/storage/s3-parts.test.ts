@@ -60,7 +60,7 @@ beforeAll(async () => {
   })
   await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
   const { port } = between.address() as AddressInfo
-  store = openObjectStore({ ...s3.config, endpoint: `http://127.0.0.1:${port}` })
+  store = await openObjectStore({ ...s3.config, endpoint: `http://127.0.0.1:${port}` })
 })
 
 function uploadList(prefix: string): string {
@@ -156,7 +156,7 @@ it('leaves the uploads of others in the same bucket alone', async () => {
 })
 
 it('finds nothing where the server cannot list uploads', async () => {
-  const direct = openObjectStore(s3.config)
+  const direct = await openObjectStore(s3.config)
   expect(await Array.fromAsync(direct.list(STAGED))).toEqual([])
   direct.close()
 })
