@@ -100,7 +100,7 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
       }
     },
     close() {
-      opened?.then((transport) => transport.close())
+      void opened?.then((transport) => transport.close())
     },
   }
 }
