@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
+import { FairSlots } from '#api/v1/fair-slots.ts'
 import { PollLoop } from '#api/v1/poll-loop.ts'
 import type { BatchRow, InputFault } from '#shared/db/schema/batches.ts'
 import { ServiceError } from '#shared/errors.ts'
@@ -19,9 +20,8 @@ export interface DriverServices extends FinalizeServices {
   readonly log: Logger
 }
 
-/** Lines that one process runs at a time, and claims from one batch before the next one. */
-const LINES_AT_ONCE = 32
-const LINES_PER_TURN = 8
+/** Lines that one process runs at a time: 32 of one organization leave room for others. */
+const SLOTS = { total: 40, reserved: 8 }
 /** The claims of a dead process expire after this time. */
 const LEASE_SECONDS = 15
 const FINISH_TRIES = 3
@@ -38,6 +38,7 @@ export class BatchDriver {
     string,
     { readonly abort: AbortController; readonly end: Promise<void> }
   >()
+  readonly #slots = new FairSlots(SLOTS)
   #stewardship: Promise<void> | undefined
   readonly #loop: PollLoop
 
@@ -56,8 +57,7 @@ export class BatchDriver {
 
   async #look(): Promise<boolean> {
     try {
-      const hasFound = await this.#claim()
-      return hasFound && this.#running.size < LINES_AT_ONCE
+      return (await this.#claim()) && this.#slots.room.limit > 0
     } catch (error) {
       this.#services.log.warn({ operation: 'batch.look', err: error }, 'batches wait')
       return false
@@ -72,9 +72,8 @@ export class BatchDriver {
     if (this.#stewardship !== undefined) await batches.renew(this.#leaseId, LEASE_SECONDS)
     else await this.#takeStewardship()
     let hasFound = false
-    while (!this.#loop.isStopping && this.#running.size < LINES_AT_ONCE) {
-      const limit = Math.min(LINES_PER_TURN, LINES_AT_ONCE - this.#running.size)
-      const claimed = await lines.claim(this.#leaseId, limit, LEASE_SECONDS)
+    while (!this.#loop.isStopping && this.#slots.room.limit > 0) {
+      const claimed = await lines.claim(this.#leaseId, LEASE_SECONDS, this.#slots.room)
       if (claimed.length === 0) return hasFound
       hasFound = true
       for (const line of claimed) this.#start(line)
@@ -92,6 +91,7 @@ export class BatchDriver {
   #start(line: ClaimedLine): void {
     const abort = new AbortController()
     const name = lineName(line)
+    const freeSlot = this.#slots.take(line.organizationId)
     const end = this.#runLine(line, abort.signal)
       .catch((error: unknown) => {
         // The lease expires, and the line runs again.
@@ -99,6 +99,7 @@ export class BatchDriver {
       })
       .finally(() => {
         this.#running.delete(name)
+        freeSlot()
         this.#loop.wake()
       })
     this.#running.set(name, { abort, end })

@@ -15,8 +15,9 @@ import {
   sql,
 } from 'drizzle-orm'
 
+import type { SlotRoom } from '#api/v1/fair-slots.ts'
 import type { Db } from '#shared/db/client.ts'
-import { databaseNow, increased, secondsFromNow } from '#shared/db/expressions.ts'
+import { databaseNow, increased, numberUnder, secondsFromNow } from '#shared/db/expressions.ts'
 import type { BatchLineRow, BatchRow, BatchTables } from '#shared/db/schema/batches.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openText, sealText } from '#shared/stored-content.ts'
@@ -50,8 +51,11 @@ interface LineCounts {
 
 /** The lines of batches. One process at a time claims a line, and each is answered once. */
 export interface BatchLines {
-  /** Claims up to `limit` lines of the next batch in rotation. */
-  claim(leaseId: string, limit: number, seconds: number): Promise<readonly ClaimedLine[]>
+  /**
+   * Claims lines of the next batch in rotation, among those of the organizations that have the
+   * fewest lines in flight.
+   */
+  claim(leaseId: string, seconds: number, room: SlotRoom): Promise<readonly ClaimedLine[]>
   /** Renews claims; returns the lines that must still run. */
   renew(leaseId: string, seconds: number): Promise<ReadonlySet<string>>
   /** Writes and counts the answer once; false when another process holds the line. */
@@ -75,6 +79,8 @@ export interface BatchEnd {
   readonly errorFileId: string | null
 }
 
+/** Lines that are claimed from one batch before the next one. */
+const LINES_PER_TURN = 8
 const PAGE_LINES = 200
 /**
  * An answer with many vectors has tens of megabytes: a page ends after the line that exceeds this.
@@ -97,8 +103,8 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
       ...[eq(lines.leaseId, leaseId), eq(lines.state, 'running')],
     )
   return {
-    async claim(leaseId, limit, seconds) {
-      const rows = await claim(db, tables, { leaseId, limit, seconds })
+    async claim(leaseId, seconds, room) {
+      const rows = await claim(db, tables, { leaseId, seconds, room })
       return rows.map((row) => {
         const context = lineContextOf(row.batchId, row.line)
         return { ...row, body: openText(row.body, cipher, context) }
@@ -254,16 +260,18 @@ async function close(
 }
 
 /**
- * Batches alternate: the one that was served longest ago goes first. A line with an expired lease
+ * Batches alternate: of the organizations with the fewest lines in flight, the one that was served
+ * longest ago goes first. A line with an expired lease
  * belonged to a process that died. Of one batch, the index has the lines in their order: a join
  * would sort all remaining ones each time.
  */
 function claim(
   db: Db,
   { batches, lines }: BatchTables,
-  options: { readonly leaseId: string; readonly limit: number; readonly seconds: number },
+  options: { readonly leaseId: string; readonly seconds: number; readonly room: SlotRoom },
 ): Promise<ClaimedLine[]> {
-  const { leaseId, limit, seconds } = options
+  const { leaseId, seconds, room } = options
+  const inFlight = numberUnder(room.inFlight, batches.organizationId)
   const isFree = or(
     and(eq(lines.state, 'waiting'), lte(lines.retryAt, databaseNow)),
     and(eq(lines.state, 'running'), lt(lines.leaseUntil, databaseNow)),
@@ -274,8 +282,8 @@ function claim(
   const chosen = db
     .select({ id: batches.id })
     .from(batches)
-    .where(and(isOpen, hasFree))
-    .orderBy(sql`${batches.servedAt} nulls first`, asc(batches.createdAt))
+    .where(and(isOpen, lt(inFlight, room.perOrganizationMax), hasFree))
+    .orderBy(inFlight, sql`${batches.servedAt} nulls first`, asc(batches.createdAt))
     .limit(1)
   const { id, organizationId, endpoint, modelIds, apiKeyId, userId } = batches
   const ofServed = { id, organizationId, endpoint, modelIds, apiKeyId, userId }
@@ -287,7 +295,7 @@ function claim(
       .from(lines)
       .where(and(eq(lines.batchId, db.select({ id: served.id }).from(served)), isFree))
       .orderBy(asc(lines.batchId), asc(lines.line))
-      .limit(limit)
+      .limit(Math.min(LINES_PER_TURN, room.limit, room.perOrganizationMax))
       .for('update', { skipLocked: true }),
   )
   return db

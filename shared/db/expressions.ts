@@ -85,6 +85,11 @@ export function tableOfArrays(
   return sql`unnest(${sql.join(arrays, sql`, `)})`
 }
 
+/** The number that an object has under the value of a column; 0 if it has none. */
+export function numberUnder(numbers: Readonly<Record<string, number>>, column: SQLWrapper): SQL {
+  return sql`coalesce((${JSON.stringify(numbers)}::jsonb ->> ${column})::int, 0)`
+}
+
 /** Limits the rest of a transaction; the server cancels what takes longer. */
 export async function limitTransaction(
   tx: Db,

@@ -82,7 +82,8 @@ describe('among very many lines of batches', () => {
 
   it('the next ones are handed out without sorting all that are left', async ({ database }) => {
     const lines = openBatchLines(database.db, batchTables(''))
-    const [claim] = await plansOf(database.pool, () => lines.claim(randomUUID(), 8, 60))
+    const room = { limit: 8, perOrganizationMax: 8, inFlight: {} }
+    const [claim] = await plansOf(database.pool, () => lines.claim(randomUUID(), 60, room))
     expect(Object.keys(conditionsBy([claim as StatementPlan]))).toContain('batch_lines_open')
     const sorted = claim?.nodes.flatMap((node) => node['Sort Key'] ?? [])
     expect(sorted?.filter((key) => key.endsWith('line'))).toEqual([])
