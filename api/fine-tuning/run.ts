@@ -60,6 +60,8 @@ export async function runTuningJob(
   const signal = clientSignal(http)
   try {
     const ready = job.status === 'validating_files' ? await prepare(services, job, signal) : job
+    // A training waits for its worker and takes hours: other jobs run meanwhile.
+    http.request.context.stored?.leaveSlot()
     await train(http, services, { job: ready, signal })
   } catch (error) {
     if (signal.aborted || error instanceof CancelledError) throw error

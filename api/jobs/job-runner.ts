@@ -2,7 +2,10 @@ import { randomUUID } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { FairSlots } from '#api/v1/fair-slots.ts'
 import { PollLoop } from '#api/v1/poll-loop.ts'
+import type { StoredRequest } from '#api/v1/request-context.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
@@ -20,7 +23,11 @@ interface OwnAnswer {
 }
 
 /** Sends a stored request through the routes of this process. */
-export type SendStored = (job: JobSummary, body: Buffer, signal: AbortSignal) => Promise<OwnAnswer>
+export type SendStored = (
+  job: JobSummary,
+  body: Buffer,
+  run: Pick<StoredRequest, 'signal' | 'leaveSlot'>,
+) => Promise<OwnAnswer>
 
 interface RunnerServices {
   readonly jobs: JobStore
@@ -30,11 +37,10 @@ interface RunnerServices {
   readonly log: Logger
 }
 
-/** Jobs that one process runs at a time. */
-const JOBS_AT_ONCE = 64
-/** An organization that has as many gets no more: slow jobs of one leave room for others. */
-const PER_ORGANIZATION_MAX = 48
-const JOBS_PER_CLAIM = 16
+/** Jobs that one process runs at a time: 48 of one organization leave room for others. */
+const SLOTS = { total: 64, reserved: 16 }
+/** The same with those that left their slots. */
+const JOBS_AT_ONCE = 1024
 /** The jobs of a dead process are adopted after this time. */
 const LEASE_SECONDS = 10
 const RENEW_INTERVAL_MS = 1000
@@ -52,8 +58,9 @@ const HEADERS_KEPT = [
   'x-millrace-dropped-messages',
 ]
 
+type Run = Parameters<SendStored>[2]
+
 interface Running {
-  readonly organizationId: string
   readonly abort: AbortController
   readonly end: Promise<void>
 }
@@ -67,6 +74,7 @@ export class JobRunner {
   readonly #services: RunnerServices
   readonly #leaseId = randomUUID()
   readonly #running = new Map<string, Running>()
+  readonly #slots = new FairSlots(SLOTS)
   readonly #largeBodies = new LargeBodies(LARGE_BODIES_BYTES_MAX)
   readonly #loop: PollLoop
   readonly #renewal: NodeJS.Timeout
@@ -104,24 +112,15 @@ export class JobRunner {
     const { jobs, log } = this.#services
     try {
       await this.#settle()
-      const limit = Math.min(JOBS_PER_CLAIM, JOBS_AT_ONCE - this.#running.size)
-      if (limit === 0) return false
-      const claimed = await jobs.claim(this.#leaseId, limit, LEASE_SECONDS, this.#busy())
+      const { room } = this.#slots
+      if (room.limit === 0) return false
+      const claimed = await jobs.claim(this.#leaseId, LEASE_SECONDS, room)
       for (const job of claimed) this.#start(job)
-      return claimed.length === limit
+      return claimed.length > 0
     } catch (error) {
       log.warn({ operation: 'job.look', err: error }, 'background jobs wait')
       return false
     }
-  }
-
-  /** The organizations that have as many jobs here as they may. */
-  #busy(): string[] {
-    const counts = new Map<string, number>()
-    for (const { organizationId } of this.#running.values()) {
-      counts.set(organizationId, (counts.get(organizationId) ?? 0) + 1)
-    }
-    return [...counts].filter(([, count]) => count >= PER_ORGANIZATION_MAX).map(([id]) => id)
   }
 
   /** Deadlines are kept to the second. */
@@ -149,7 +148,13 @@ export class JobRunner {
   #start(job: ClaimedJob): void {
     if (this.#running.has(job.id)) return
     const abort = new AbortController()
-    const end = this.#run(job, abort.signal)
+    const freeSlot = this.#slots.take(job.organizationId)
+    const leaveSlot = (): void => {
+      if (this.#running.size > JOBS_AT_ONCE) throw tooManyWait()
+      freeSlot()
+      this.#loop.wake()
+    }
+    const end = this.#run(job, { signal: abort.signal, leaveSlot })
       .catch((error: unknown) => {
         // Its lease runs out, and it is run again.
         const fields = { operation: 'job.run', jobId: job.id, err: error }
@@ -157,19 +162,20 @@ export class JobRunner {
       })
       .finally(() => {
         this.#running.delete(job.id)
+        freeSlot()
         this.#loop.wake()
       })
-    this.#running.set(job.id, { organizationId: job.organizationId, abort, end })
+    this.#running.set(job.id, { abort, end })
   }
 
-  async #run(job: ClaimedJob, signal: AbortSignal): Promise<void> {
+  async #run(job: ClaimedJob, run: Run): Promise<void> {
     let ending: JobEnding | undefined
     try {
-      ending = await this.#send(job, signal)
+      ending = await this.#send(job, run)
     } catch (error) {
-      if (!signal.aborted) throw error
+      if (!run.signal.aborted) throw error
     }
-    if (signal.aborted) ending = { state: 'cancelled' }
+    if (run.signal.aborted) ending = { state: 'cancelled' }
     if (ending === undefined) {
       const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(job.attempts - 1, 10))
       await this.#services.jobs.release(job.id, this.#leaseId, delayMs)
@@ -179,11 +185,11 @@ export class JobRunner {
   }
 
   /** Sends the request of a job once this process may hold its body; answers how the job ended. */
-  async #send(job: ClaimedJob, signal: AbortSignal): Promise<JobEnding | undefined> {
+  async #send(job: ClaimedJob, run: Run): Promise<JobEnding | undefined> {
     const { cipher, jobs, send } = this.#services
     const context = contextOf(job.id)
     const use = async (body: Buffer): Promise<JobEnding | undefined> => {
-      const answer = await send(job, body, signal)
+      const answer = await send(job, body, run)
       return isEventStream(answer) ? this.#record(job, answer) : this.#collect(job, answer)
     }
     const small =
@@ -192,7 +198,7 @@ export class JobRunner {
         : await unpackContent(job.request, cipher, context, SMALL_BODY_BYTES_MAX)
     if (small !== undefined) return use(small)
     const read = async () => unpackContent(await jobs.readRequest(job), cipher, context)
-    return this.#largeBodies.with(read, use, signal)
+    return this.#largeBodies.with(read, use, run.signal)
   }
 
   /** Puts the events of a streamed answer into the log as they come. */
@@ -269,6 +275,13 @@ const TOO_LARGE: JobEnding = {
     message: `The result has more than ${RESULT_BYTES_MAX} bytes.`,
   },
 }
+/** The refusal of a run that would only wait for a worker; its job is tried again. */
+function tooManyWait(): ServiceError {
+  return failure.overloaded('Too many jobs of this process wait for workers.', {
+    ...{ code: 'server_is_overloaded', retryAfterSeconds: 60, shouldRetry: true },
+  })
+}
+
 const INCOMPLETE = /^event: response\.incomplete\r?$/m
 
 function isEventStream({ status, headers }: OwnAnswer): boolean {

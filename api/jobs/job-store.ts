@@ -13,6 +13,7 @@ import {
 } from 'drizzle-orm'
 import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
+import type { SlotRoom } from '#api/v1/fair-slots.ts'
 import type { Db } from '#shared/db/client.ts'
 import {
   databaseNow,
@@ -20,6 +21,7 @@ import {
   hasFields,
   increased,
   isBeyondRowWhere,
+  numberUnder,
   secondsFromNow,
 } from '#shared/db/expressions.ts'
 import { readPage } from '#shared/db/replica.ts'
@@ -206,16 +208,11 @@ export class JobStore {
   }
 
   /**
-   * Takes jobs that are due, of every organization in turn but those that are busy, also those of
-   * dead processes.
+   * Takes jobs that are due, also those of dead processes; those of the organizations with the
+   * fewest in flight come first.
    */
-  async claim(
-    leaseId: string,
-    limit: number,
-    seconds: number,
-    busyOrganizations: readonly string[] = [],
-  ): Promise<ClaimedJob[]> {
-    const query = claimQuery(this.#tables, { limit, busyOrganizations })
+  async claim(leaseId: string, seconds: number, room: SlotRoom): Promise<ClaimedJob[]> {
+    const query = claimQuery(this.#tables, room)
     const { rows } = await this.#db.execute<{ id: string }>(query)
     if (rows.length === 0) return []
     const ids = rows.map(({ id }) => id)
@@ -325,20 +322,16 @@ export function isOrphan(tables: JobTables, name: 'jobs' | 'answers' | 'conversa
     or exists (select 1 from ${users} u where u.id = ${userId} and u.deleted_at is not null))`
 }
 
+const JOBS_PER_CLAIM = 16
 const PER_ORGANIZATION = 4
 
 /**
  * The next jobs of every organization, so that a hundred thousand jobs of one do not delay those of
  * another. The organizations with open jobs are found one by one in the index.
  */
-function claimQuery(
-  { jobs }: JobTables,
-  {
-    limit,
-    busyOrganizations,
-  }: { readonly limit: number; readonly busyOrganizations: readonly string[] },
-): SQL {
+function claimQuery({ jobs }: JobTables, { limit, perOrganizationMax, inFlight }: SlotRoom): SQL {
   const open = sql`state in ('queued', 'in_progress')`
+  const inFlightThen = sql`${numberUnder(inFlight, sql`w.organization_id`)} + c.turn`
   return sql`
     with recursive waiting as (
       (select organization_id from ${jobs} where ${open} order by organization_id limit 1)
@@ -357,8 +350,8 @@ function claimQuery(
         order by j.priority desc, j.not_before, j.id limit ${PER_ORGANIZATION}
       ) j
     ) c
-    where w.organization_id <> all (${sql.param([...busyOrganizations])}::text[])
-    order by c.turn, random() limit ${limit}`
+    where ${inFlightThen} <= ${perOrganizationMax}
+    order by ${inFlightThen}, random() limit ${Math.min(limit, JOBS_PER_CLAIM)}`
 }
 
 function abandonQuery({ jobs, organizations, users }: JobTables): SQL {

@@ -168,10 +168,10 @@ function sendThrough(
   storedRequests: StoredRequests,
   noteTokens: NoteTokens,
 ): SendStored {
-  return async (job, body, signal) => {
+  return async (job, body, run) => {
     const { organizationId, apiKeyId, userId, modelIds } = job
     const token = storedRequests.add({
-      ...{ id: job.id, createdAtMs: job.createdAt.getTime(), signal },
+      ...{ id: job.id, createdAtMs: job.createdAt.getTime(), ...run },
       caller: {
         ...{ organizationId, modelIds, scopes: null, expiresAtMs: null },
         ...(apiKeyId !== null && { apiKeyId }),

@@ -142,6 +142,11 @@ export interface StoredRequest {
   readonly caller: Caller
   /** Aborted when the job is cancelled. */
   readonly signal: AbortSignal
+  /**
+   * Lets another job have the slot of this one, which from now on only waits for a worker and
+   * follows it. Throws when too many jobs of the process do.
+   */
+  leaveSlot(): void
   /** Receives the tokens that the request used. */
   noteTokens(tokens: number): void
 }

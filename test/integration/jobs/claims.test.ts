@@ -28,11 +28,13 @@ it('claims no jobs of busy organizations, and large requests without their conte
     await store.create(job, { openMax: 2000, onlyStored: false })
   }
   const lease = randomUUID()
-  const [other, ...more] = await store.claim(lease, 8, 60, ['org-one'])
+  const [other, ...more] = await store.claim(lease, 60, {
+    ...{ limit: 8, perOrganizationMax: 1, inFlight: { 'org-one': 1 } },
+  })
   expect([other?.organizationId, other?.request?.toString(), more]).toEqual([
     ...['org-two', 'small', []],
   ])
-  const [large] = await store.claim(lease, 8, 60)
+  const [large] = await store.claim(lease, 60, { limit: 8, perOrganizationMax: 8, inFlight: {} })
   if (large === undefined) throw new Error('the job was not claimed')
   expect(large).toMatchObject({ organizationId: 'org-one', request: null })
   expect((await store.readRequest(large)).equals(requests[0] as Buffer)).toBe(true)

@@ -37,6 +37,7 @@ const LEASES: Readonly<Record<Runner, string>> = {
   a: '00000000-0000-4000-8000-00000000000a',
   b: '00000000-0000-4000-8000-00000000000b',
 }
+const ROOM = { limit: 1, perOrganizationMax: 1, inFlight: {} }
 const RUNNERS = ['a', 'b'] as const
 const EVENTS: readonly RowEvent[] = [
   ...RUNNERS.flatMap((by) => [
@@ -61,7 +62,7 @@ it('makes every transition of the model, and no other', async ({ database }) => 
   const apply = (id: string, event: RowEvent): Promise<unknown> => {
     switch (event.type) {
       case 'claim':
-        return store.claim(LEASES[event.by], 1, 60)
+        return store.claim(LEASES[event.by], 60, ROOM)
       case 'renew':
         return store.renew(LEASES[event.by], 60)
       case 'release':

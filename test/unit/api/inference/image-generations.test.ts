@@ -58,7 +58,7 @@ describe('POST /v1/images/generations', () => {
     const token = storedRequests.add({
       ...{ id: 'job_1', createdAtMs: 0, signal: new AbortController().signal },
       caller: { organizationId: 'org-a', modelIds: null, scopes: null, expiresAtMs: null },
-      noteTokens: () => {},
+      ...{ noteTokens: () => {}, leaveSlot: () => {} },
     })
     const headers = { [STORED_REQUEST_HEADER]: token }
     const answer = await below.post('/v1/images/generations', { prompt: 'a circle' }, headers)

@@ -4,8 +4,9 @@ import { describe, expect, it } from 'vitest'
 
 import type { EventLog } from '#api/jobs/event-log.ts'
 import { contextOf } from '#api/jobs/job.ts'
-import { JobRunner } from '#api/jobs/job-runner.ts'
+import { JobRunner, type SendStored } from '#api/jobs/job-runner.ts'
 import type { JobEnding, JobStore } from '#api/jobs/job-store.ts'
+import type { SlotRoom } from '#api/v1/fair-slots.ts'
 import { createLogger } from '#shared/logger.ts'
 import { packContent } from '#shared/stored-content.ts'
 
@@ -50,49 +51,106 @@ async function runEndless() {
   return { ending: endings[0], events }
 }
 
-/** Runs endless jobs of one organization, of which enough are due; answers its busy ones. */
-async function runEndlessly() {
+/** A runner whose jobs end when the test does; their requests are told what to do as they start. */
+async function openRunner(onStart: (run: Parameters<SendStored>[2]) => void = () => {}) {
   const request = await packContent('{}', undefined, contextOf('job_1'))
   const over = new AbortController()
-  let running = 0
-  let busy: readonly string[] = []
+  const due: { readonly id: string; readonly organizationId: string }[] = []
+  const started: string[] = []
+  let released = 0
+  let idleLooks = 0
   const runner = new JobRunner({
     jobs: {
       settle: async () => {},
-      claim: async (_leaseId: string, limit: number, _seconds: number, no: readonly string[]) => {
-        busy = no
-        if (busy.includes('org-one')) return []
-        const ids = Array.from({ length: Math.min(limit, 4) }, (_, index) => running + index)
-        running += ids.length
-        return ids.map((id) => ({ id: `job_${id}`, organizationId: 'org-one', request }))
+      claim: async (_leaseId: string, _seconds: number, room: SlotRoom) => {
+        const taken = new Map(Object.entries(room.inFlight))
+        const claimed = due.filter(({ organizationId: id }) => {
+          const count = (taken.get(id) ?? 0) + 1
+          if (count <= room.perOrganizationMax) taken.set(id, count)
+          return count <= room.perOrganizationMax
+        })
+        const jobs = claimed.slice(0, room.limit)
+        for (const job of jobs) due.splice(due.indexOf(job), 1)
+        idleLooks = jobs.length === 0 ? idleLooks + 1 : 0
+        return jobs.map((job) => ({ ...job, attempts: 1, request }))
+      },
+      release: async () => {
+        released += 1
       },
       releaseAll: async () => {},
     } as unknown as JobStore,
     events: {} as EventLog,
-    send: async () =>
-      new Promise((_resolve, reject) => {
+    send: async ({ id }, _body, run) => {
+      started.push(id)
+      try {
+        onStart(run)
+      } catch {
+        return { status: 503, headers: {}, body: Readable.from([Buffer.from('{"error":{}}')]) }
+      }
+      return new Promise((_resolve, reject) => {
         over.signal.addEventListener('abort', () => reject(new Error('over')))
-      }),
+      })
+    },
     log: createLogger({ level: 'silent' }),
   })
-  await expect
-    .poll(
-      () => {
-        runner.wake()
-        return busy
-      },
-      { timeout: 10_000 },
-    )
-    .toEqual(['org-one'])
-  over.abort()
-  await runner.stop(0)
-  return running
+  return {
+    started,
+    released: () => released,
+    add(count: number, organizationId: string) {
+      const name = (at: number) => `${organizationId}_${started.length + due.length + at}`
+      const jobs = Array.from({ length: count }, (_, at) => ({ id: name(at), organizationId }))
+      due.push(...jobs)
+      runner.wake()
+    },
+    /** Waits until the process leaves the jobs that are due. */
+    idle: () => {
+      idleLooks = 0
+      return expect
+        .poll(
+          () => {
+            runner.wake()
+            return idleLooks
+          },
+          { timeout: 10_000 },
+        )
+        .toBeGreaterThan(1)
+    },
+    async stop() {
+      over.abort()
+      await runner.stop(0)
+    },
+  }
 }
 
 describe('the background jobs of a process', () => {
   it('leave room for those of other organizations', async () => {
-    expect(await runEndlessly()).toBe(48)
-  }, 20_000)
+    const { started, add, idle, stop } = await openRunner()
+    add(64, 'org-one')
+    await idle()
+    expect(started).toHaveLength(48)
+    add(2, 'org-two')
+    await expect.poll(() => started.length).toBe(49)
+    await idle()
+    expect(started).toHaveLength(49)
+    await stop()
+  }, 30_000)
+
+  it('leave their slots to others when they only wait for workers', async () => {
+    const { started, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
+    for (let at = 0; at < 25; at += 1) add(3, `org-tuning-${at}`)
+    await expect.poll(() => started.length, { timeout: 10_000 }).toBe(75)
+    add(60, 'org-one')
+    await expect.poll(() => started.length, { timeout: 10_000 }).toBe(135)
+    await stop()
+  }, 30_000)
+
+  it('are tried again later when too many wait for workers', async () => {
+    const { started, released, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
+    add(1030, 'org-one')
+    await expect.poll(() => started.length, { timeout: 20_000 }).toBe(1030)
+    await expect.poll(() => released()).toBe(6)
+    await stop()
+  }, 30_000)
 })
 
 describe('a background job', () => {
