@@ -5,7 +5,7 @@ import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
 import { Turns } from '#api/v1/turns.ts'
 import type { Clock } from '#shared/clock.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
@@ -51,6 +51,8 @@ interface BackgroundServices {
   readonly cipher?: ContentCipher | undefined
   /** Unfinished jobs that one organization may have. */
   readonly openJobsMax: number
+  /** Bytes that the requests of these may have together. */
+  readonly openJobBytesMax: number
   /** Says that there is a new job. */
   readonly wake: () => void
 }
@@ -81,7 +83,7 @@ export class BackgroundJobs {
     options: JobOptions,
     { onlyStored }: { readonly onlyStored: boolean },
   ): Promise<JobSummary | undefined> {
-    const { jobs, cipher, openJobsMax, wake } = this.#services
+    const { jobs, cipher, openJobsMax, openJobBytesMax, wake } = this.#services
     const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
     const { id, createdAtMs, metadata, model, priority = 'default' } = options
     checkMetadata(metadata)
@@ -103,15 +105,10 @@ export class BackgroundJobs {
         notBefore: new Date(notBeforeMs),
         expiresAt: new Date(expiresAtMs),
       },
-      { openMax: openJobsMax, onlyStored },
+      { openMax: openJobsMax, openBytesMax: openJobBytesMax, onlyStored },
     )
     if (job === 'unstored') return undefined
-    if (job === 'full') {
-      throw failure.rateLimited(
-        `Your organization has ${openJobsMax} unfinished background jobs, the most that are allowed. Wait for one to end, or cancel one.`,
-        { code: 'job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
-      )
-    }
+    if (typeof job === 'string') throw tooMuch(job, { openJobsMax, openJobBytesMax })
     if (notBeforeMs === createdAtMs) wake()
     return job
   }
@@ -165,6 +162,21 @@ export class BackgroundJobs {
       await pause(Math.min(SLOW_POLL_MS, Math.max(POLL_MS, waitedMs * WAITED_PART)), signal)
     }
   }
+}
+
+/** The refusal of a job that would exceed a limit on the unfinished ones of its organization. */
+function tooMuch(
+  reason: 'full' | 'too large',
+  limits: { readonly openJobsMax: number; readonly openJobBytesMax: number },
+): ServiceError {
+  const message =
+    reason === 'full'
+      ? `Your organization has ${limits.openJobsMax} unfinished background jobs, the most that are allowed.`
+      : `The requests of your organization's unfinished background jobs may have ${limits.openJobBytesMax} bytes together, as they are stored.`
+  return failure.rateLimited(`${message} Wait for one to end, or cancel one.`, {
+    code: reason === 'full' ? 'job_limit_exceeded' : 'job_bytes_limit_exceeded',
+    ...{ retryAfterSeconds: 60, shouldRetry: false },
+  })
 }
 
 /** Waits, at most until the signal is aborted. */

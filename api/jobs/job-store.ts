@@ -67,7 +67,9 @@ export interface JobEnding {
   readonly result?: Buffer
 }
 
-const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow }
+const NO_REQUEST = Buffer.alloc(0)
+/** An ended job is not run again: its request is deleted, and counts against no limit. */
+const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow, request: NO_REQUEST }
 
 interface JobStoreOptions {
   readonly db: Db
@@ -79,6 +81,9 @@ interface JobStoreOptions {
   /** Receives jobs that end, in the transaction that ends them. */
   readonly announce: (db: Db, jobs: readonly JobSummary[]) => Promise<void>
 }
+
+/** Why no job was created: a limit on unfinished jobs or their bytes, or nothing may be stored. */
+type NoJob = 'full' | 'too large' | 'unstored'
 
 /** The background jobs of a database. */
 export class JobStore {
@@ -124,15 +129,15 @@ export class JobStore {
   }
 
   /**
-   * Adds a job, unless its organization has `openMax` unfinished ones. One statement does so while
-   * the limit is far away; near it, the organization is locked, so that its jobs are counted by one
-   * request at a time.
+   * Adds a job, unless its organization has as many unfinished ones as it may, or too large ones.
+   * One statement does so while the limits are far away; near them, the organization is locked, so
+   * that its jobs are counted by one request at a time.
    */
-  async create(job: NewJob, limits: CreateLimits): Promise<JobSummary | 'full' | 'unstored'> {
+  async create(job: NewJob, limits: CreateLimits): Promise<JobSummary | NoJob> {
     const retentionDays = this.#retentionDays
-    const openMax = limits.openMax - UNCOUNTED_MAX
+    const options = { ...limits, retentionDays, uncounted: 0 }
     const store = { db: this.#db, tables: this.#tables }
-    const added = await insertJob(store, job, { ...limits, openMax, retentionDays })
+    const added = await insertJob(store, job, { ...options, uncounted: UNCOUNTED_MAX })
     if (added !== undefined) return added
     return this.#db.transaction(async (tx) => {
       const { organizations } = this.#tables
@@ -142,7 +147,11 @@ export class JobStore {
         .where(eq(organizations.id, job.organizationId))
         .for('no key update')
       if (limits.onlyStored && (organization?.days ?? retentionDays) === 0) return 'unstored'
-      return (await insertJob({ ...store, db: tx }, job, { ...limits, retentionDays })) ?? 'full'
+      const last = await insertJob({ ...store, db: tx }, job, options)
+      if (last !== undefined) return last
+      const isOfOrganization = eq(this.#jobs.organizationId, job.organizationId)
+      const open = await tx.$count(this.#jobs, and(isOfOrganization, this.#isOpen))
+      return open < limits.openMax ? 'too large' : 'full'
     })
   }
 
@@ -358,6 +367,7 @@ function abandonQuery({ jobs, organizations, users }: JobTables): SQL {
   return sql`
     update ${jobs} set cancelled_at = now(),
       state = case when lease_until > now() then state else 'cancelled' end,
+      request = case when lease_until > now() then request else '' end,
       ended_at = case when lease_until > now() then null else now() end
     where state in ('queued', 'in_progress') and cancelled_at is null and exists (
       select 1 from ${organizations} o left join ${users} u

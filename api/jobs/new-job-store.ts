@@ -9,22 +9,25 @@ export type NewJob = Omit<
   'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
 >
 
-/** The collaborators that decide whether a job is created. */
+/** What decides whether a job is created. */
 export interface CreateLimits {
   /** Unfinished jobs that the organization may have. */
   readonly openMax: number
+  /** Bytes that the requests of these may have together, as they are stored. */
+  readonly openBytesMax: number
   /** Whether no job is created for an organization that stores nothing. */
   readonly onlyStored: boolean
 }
 
 /**
- * Inserts a job by one statement: none where the organization has too many, as far as the statement
- * sees them, or stores nothing and the job is one of those that are stored.
+ * Inserts a job by one statement: none where the organization has too many or too large ones, as
+ * far as the statement sees them, or stores nothing and the job is one of those that are stored.
+ * `uncounted` jobs like this one may be added at the same time without exceeding a limit.
  */
 export async function insertJob(
   { db, tables }: { readonly db: Db; readonly tables: JobTables },
   job: NewJob,
-  { openMax, onlyStored, retentionDays }: CreateLimits & { readonly retentionDays: number },
+  options: CreateLimits & { readonly retentionDays: number; readonly uncounted: number },
 ): Promise<Omit<JobRow, 'request' | 'result'> | undefined> {
   const values: Readonly<Record<string, unknown>> = { attempts: 0, ...job, state: 'queued' }
   const columns: Readonly<Record<string, Column>> = getTableColumns(tables.jobs)
@@ -33,7 +36,11 @@ export async function insertJob(
     return [name, value === null ? null : column.mapToDriverValue(value)]
   })
   const statement = prepared(db, 'insert_job', (name) => prepareInsertion(db, tables, name))
-  const limits = { openMax, onlyStored, retentionDays }
+  const { openMax, openBytesMax, onlyStored, retentionDays, uncounted } = options
+  const limits = {
+    ...{ onlyStored, retentionDays, openBelow: openMax - uncounted },
+    openBytesAtMost: openBytesMax - job.request.length * (uncounted + 1),
+  }
   return (await statement.execute({ ...Object.fromEntries(row), ...limits }))[0]
 }
 
@@ -54,8 +61,10 @@ function rowQuery({ jobs, organizations }: JobTables): SQL {
   return sql`
     select ${sql.join(row, sql`, `)} from ${organizations} o
     where o.id = ${sql.placeholder('organizationId')}
-      and (not ${sql.placeholder('onlyStored')}::boolean or ${days} > 0) and (
-        select count(*) from ${jobs} j
+      and (not ${sql.placeholder('onlyStored')}::boolean or ${days} > 0) and exists (
+        select from ${jobs} j
         where j.organization_id = o.id and j.state in ('queued', 'in_progress')
-      ) < ${sql.placeholder('openMax')}`
+        having count(*) < ${sql.placeholder('openBelow')}
+          and coalesce(sum(octet_length(j.request)), 0) <= ${sql.placeholder('openBytesAtMost')}
+      )`
 }

@@ -72,7 +72,7 @@ export function openBackground(options: {
   const { db } = database
   const lists = options.lists.db
   const clock = systemClock
-  const { retentionDays, openJobsMax } = config.content
+  const { retentionDays, openJobsMax, openJobBytesMax } = config.content
   const { tablePrefix } = config.database
   const tables = jobTables(tablePrefix)
   const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
@@ -109,7 +109,9 @@ export function openBackground(options: {
       ...{ db, tables: tuned, clock },
       findBase: (id) => catalogue.find(id),
     }),
-    background: new BackgroundJobs({ jobs, events, clock, cipher, openJobsMax, wake }),
+    background: new BackgroundJobs({
+      ...{ jobs, events, clock, cipher, openJobsMax, openJobBytesMax, wake },
+    }),
     answers: new AnswerStore({ db, lists, tables, cipher, retentionDays }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays }),
     start(app, { noteTokens, onDisabled }) {

@@ -79,6 +79,8 @@ export interface ContentConfig {
   readonly retentionDays: number
   /** Unfinished background jobs per organization. */
   readonly openJobsMax: number
+  /** Bytes that the stored requests of these have together. */
+  readonly openJobBytesMax: number
   /** Whether webhooks may be sent to addresses outside the public internet. */
   readonly webhooks: { readonly allowsPrivateAddresses: boolean }
 }
@@ -110,6 +112,11 @@ export function readContentConfig(env: EnvReader): ContentConfig {
     openJobsMax: env.int('MILLRACE_BACKGROUND_JOBS_MAX', {
       about: 'unfinished background jobs per organization',
       fallback: 10_000,
+      min: 1,
+    }),
+    openJobBytesMax: env.int('MILLRACE_BACKGROUND_JOBS_BYTES_MAX', {
+      about: 'bytes of the stored requests of unfinished background jobs per organization',
+      fallback: 1024 ** 3,
       min: 1,
     }),
     webhooks: {

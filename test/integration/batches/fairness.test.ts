@@ -23,7 +23,7 @@ async function batchOf(names: readonly string[], organizationId?: string): Promi
   return id
 }
 
-/** Answers lines when they are told to; the others stay in flight. */
+/** Answers each line when the test ends it; the others stay in flight. */
 function holdLines() {
   const ends = new Map<string, () => void>()
   const started: string[] = []

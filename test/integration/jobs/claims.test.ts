@@ -3,30 +3,39 @@ import { randomUUID } from 'node:crypto'
 import { expect } from 'vitest'
 
 import { JobStore } from '#api/jobs/job-store.ts'
+import type { Database } from '#shared/db/client.ts'
 import { jobTables } from '#shared/db/schema/jobs.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
 const MEBIBYTE = 1024 * 1024
 
-it('claims no jobs of busy organizations, and large requests without their content', async ({
-  database: { db },
-}) => {
-  const ids = ['org-one', 'org-two']
+/** A store with one due job of each organization per request. */
+async function openStore({ db }: Database, requests: Readonly<Record<string, readonly Buffer[]>>) {
+  const ids = Object.keys(requests)
   const rows = ids.map((id) => ({ id, name: id }))
   await db.insert(organizationTables('').organizations).values(rows)
   const options = { db, tables: jobTables(''), retentionDays: 30, announce: async () => {} }
   const store = new JobStore(options)
-  const requests = [Buffer.alloc(2 * MEBIBYTE, 'a'), Buffer.from('small')]
   const createdAt = new Date(Date.now() - 1000)
-  for (const [index, organizationId] of ids.entries()) {
-    const job = {
-      ...{ organizationId, id: `job-of-${organizationId}`, endpoint: '/v1/completions' },
-      ...{ contentType: 'application/json', request: requests[index] as Buffer, priority: 1 },
-      ...{ createdAt, notBefore: createdAt, expiresAt: new Date(Date.now() + 3_600_000) },
+  for (const organizationId of ids) {
+    for (const [index, request] of (requests[organizationId] ?? []).entries()) {
+      const job = {
+        ...{ organizationId, id: `${organizationId}-${index}`, endpoint: '/v1/completions' },
+        ...{ contentType: 'application/json', request, priority: 1 },
+        ...{ createdAt, notBefore: createdAt, expiresAt: new Date(Date.now() + 3_600_000) },
+      }
+      await store.create(job, { openMax: 2000, openBytesMax: 2 ** 40, onlyStored: false })
     }
-    await store.create(job, { openMax: 2000, onlyStored: false })
   }
+  return store
+}
+
+it('claims no more jobs of an organization than it may have, and large requests without their content', async ({
+  database,
+}) => {
+  const requests = [Buffer.alloc(2 * MEBIBYTE, 'a'), Buffer.from('small')] as const
+  const store = await openStore(database, { 'org-one': [requests[0]], 'org-two': [requests[1]] })
   const lease = randomUUID()
   const [other, ...more] = await store.claim(lease, 60, {
     ...{ limit: 8, perOrganizationMax: 1, inFlight: { 'org-one': 1 } },
@@ -37,5 +46,15 @@ it('claims no jobs of busy organizations, and large requests without their conte
   const [large] = await store.claim(lease, 60, { limit: 8, perOrganizationMax: 8, inFlight: {} })
   if (large === undefined) throw new Error('the job was not claimed')
   expect(large).toMatchObject({ organizationId: 'org-one', request: null })
-  expect((await store.readRequest(large)).equals(requests[0] as Buffer)).toBe(true)
+  expect((await store.readRequest(large)).equals(requests[0])).toBe(true)
+})
+
+it('claims jobs of the organizations with the fewest in flight first', async ({ database }) => {
+  const four = Array.from({ length: 4 }, () => Buffer.from('x'))
+  const store = await openStore(database, { 'org-one': four, 'org-two': four })
+  const claimed = await store.claim(randomUUID(), 60, {
+    ...{ limit: 4, perOrganizationMax: 8, inFlight: { 'org-one': 2 } },
+  })
+  const count = (id: string) => claimed.filter((job) => job.organizationId === id).length
+  expect([count('org-one'), count('org-two')]).toEqual([1, 3])
 })

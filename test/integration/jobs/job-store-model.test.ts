@@ -82,7 +82,9 @@ it('makes every transition of the model, and no other', async ({ database }) => 
   const random = createRandom()
   for (let sequence = 0; sequence < SEQUENCES; sequence += 1) {
     const id = `job_${sequence}`
-    await store.create(newJob(organizationId, id), { openMax: 10, onlyStored: false })
+    await store.create(newJob(organizationId, id), {
+      ...{ openMax: 10, openBytesMax: 0, onlyStored: false },
+    })
     announced = 0
     let expected: ModelRow = NEW_ROW
     const path: RowEvent[] = []
@@ -119,7 +121,11 @@ it('an organization has no more unfinished jobs than allowed, however many it ma
   ] as const) {
     const made = await Promise.all(
       Array.from({ length: 30 }, (_, at) =>
-        store.create(newJob(organizationId, `job_${openMax}_${at}`), { openMax, onlyStored: true }),
+        store.create(newJob(organizationId, `job_${openMax}_${at}`), {
+          openMax,
+          openBytesMax: 0,
+          onlyStored: true,
+        }),
       ),
     )
     expect(made.filter((job) => job === 'full')).toHaveLength(30 - expected)
@@ -129,14 +135,52 @@ it('an organization has no more unfinished jobs than allowed, however many it ma
   }
 })
 
+it('the requests of unfinished jobs have no more bytes together than allowed', async ({
+  database,
+}) => {
+  const { store, organizationId } = await openStore(database)
+  const openBytesMax = 10_000
+  const create = (id: string, bytes: number) =>
+    store.create(
+      { ...newJob(organizationId, id), request: Buffer.alloc(bytes) },
+      { openMax: 5000, openBytesMax, onlyStored: false },
+    )
+  // By one statement while they are small, one at a time near the limit.
+  for (const [bytes, expected] of [
+    [3, 30],
+    [500, 20],
+    [10_001, 0],
+  ] as const) {
+    const names = Array.from({ length: 30 }, (_, at) => `job_${bytes}_${at}`)
+    const made = await Promise.all(names.map((id) => create(id, bytes)))
+    expect(made.filter((job) => job === 'too large')).toHaveLength(30 - expected)
+    await database.pool.query('delete from jobs')
+  }
+})
+
+it('the request of a job that ended is deleted and counts no more', async ({ database }) => {
+  const { store, organizationId } = await openStore(database)
+  const limits = { openMax: 10, openBytesMax: 100, onlyStored: false }
+  const create = (id: string) =>
+    store.create({ ...newJob(organizationId, id), request: Buffer.alloc(60) }, limits)
+  await create('job_1')
+  expect(await create('job_2')).toBe('too large')
+  await store.cancel(organizationId, 'job_1')
+  expect(await create('job_2')).toMatchObject({ id: 'job_2' })
+  await store.claim(LEASES.a, 60, ROOM)
+  await store.finish('job_2', LEASES.a, { state: 'completed' })
+  const { rows } = await database.pool.query('select sum(octet_length(request))::int from jobs')
+  expect(rows).toEqual([{ sum: 0 }])
+})
+
 it('an organization that stores nothing gets only the jobs that it needs', async ({ database }) => {
   const { store, organizationId } = await openStore(database)
   await database.pool.query('update organizations set retention_days = 0')
   for (const openMax of [10, 10_000]) {
-    const optional = { openMax, onlyStored: true }
+    const optional = { openMax, openBytesMax: 0, onlyStored: true }
     expect(await store.create(newJob(organizationId, `job_${openMax}`), optional)).toBe('unstored')
     const job = await store.create(newJob(organizationId, `job_${openMax}`), {
-      ...{ openMax, onlyStored: false },
+      ...{ openMax, openBytesMax: 0, onlyStored: false },
     })
     if (typeof job === 'string') throw new Error(`the job is ${job}`)
     const dayMs = 86_400_000

@@ -51,7 +51,7 @@ async function runEndless() {
   return { ending: endings[0], events }
 }
 
-/** A runner whose jobs end when the test does; their requests are told what to do as they start. */
+/** A runner whose jobs end when the test does; `onStart` is called with each as it starts. */
 async function openRunner(onStart: (run: Parameters<SendStored>[2]) => void = () => {}) {
   const request = await packContent('{}', undefined, contextOf('job_1'))
   const over = new AbortController()
