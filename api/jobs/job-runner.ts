@@ -39,7 +39,7 @@ interface RunnerServices {
 
 /** Jobs that one process runs at a time: 48 of one organization leave room for others. */
 const SLOTS = { total: 64, reserved: 16 }
-/** The same with those that left their slots. */
+/** The same with those that left their slots and only follow a worker. */
 const JOBS_AT_ONCE = 1024
 /** The jobs of a dead process are adopted after this time. */
 const LEASE_SECONDS = 10
