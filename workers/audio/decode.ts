@@ -213,21 +213,31 @@ async function oggSeconds(path: string): Promise<number> {
   const file = await open(path, 'r')
   try {
     const { size } = await file.stat()
-    const head = Buffer.alloc(64)
+    const head = Buffer.alloc(OGG_HEAD_BYTES_MAX)
     await file.read(head, 0, head.length, 0)
     if (head.toString('latin1', 0, 4) !== 'OggS') return 0
     const tail = Buffer.alloc(Math.min(size, 66_000))
     await file.read(tail, 0, tail.length, size - tail.length)
     const page = tail.lastIndexOf('OggS')
     if (page < 0 || page + 14 > tail.length) return 0
-    const granule = Number(tail.readBigUInt64LE(page + 6))
-    const isOpus = head.includes('OpusHead')
-    const vorbis = head.indexOf('\u0001vorbis', 'latin1')
-    const rate = isOpus ? 48_000 : vorbis >= 0 ? head.readUInt32LE(vorbis + 12) : 0
-    return rate > 0 ? granule / rate : 0
+    // Negative in a page in which no packet ends.
+    const granule = Number(tail.readBigInt64LE(page + 6))
+    const rate = oggRate(head.subarray(OGG_HEADER_BYTES + head.readUInt8(OGG_HEADER_BYTES - 1)))
+    return rate > 0 ? Math.max(granule / rate, 0) : 0
   } finally {
     await file.close()
   }
+}
+
+const OGG_HEADER_BYTES = 27
+// The header of a page, the longest segment table, and an identification header up to its rate.
+const OGG_HEAD_BYTES_MAX = OGG_HEADER_BYTES + 255 + 16
+
+/** Granules of one second by the first packet of a stream; 0 for other codecs. */
+function oggRate(identification: Buffer): number {
+  const name = identification.toString('latin1', 0, 8)
+  if (name === 'OpusHead') return 48_000
+  return name.startsWith('\u0001vorbis') ? identification.readUInt32LE(12) : 0
 }
 
 async function runs(command: string, args: readonly string[]): Promise<boolean> {

@@ -29,6 +29,7 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
   ['thousands of chained Ogg streams', async () => repeat(await tone('vorbis.ogg'), 3000)],
   ['Opus packets of three bytes and 120 ms', opusOfSilence],
   ['a Vorbis codebook of 2^24 entries in a few bytes', vorbisOfOneLargeBook],
+  ['a Vorbis header at the end of a long segment table', vorbisBehindLongTable],
   ['an Ogg packet that never ends', () => repeat(oggPage({ flags: 1, table: 255 }), 300)],
   ['a Matroska file of a million tracks', () => matroska(repeat(Buffer.from([0xae, 0x80]), 1e6))],
   [
@@ -106,6 +107,15 @@ function vorbisOfOneLargeBook(): Buffer {
       oggPage({ flags: index === 0 ? 2 : 0, table: 0, packets: [packet] }),
     ),
   )
+}
+
+function vorbisBehindLongTable(): Buffer {
+  const page = oggPage({
+    flags: 2,
+    table: 0,
+    packets: Array.from({ length: 30 }, () => Buffer.alloc(0)),
+  })
+  return Buffer.concat([page, Buffer.from('\x01vorbis', 'latin1')])
 }
 
 function matroska(entries: Buffer): Buffer {
