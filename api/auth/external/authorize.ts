@@ -20,6 +20,7 @@ import { lockUser } from '#api/auth/users/user-store.ts'
 import type { ProviderId } from '#shared/config/provider-ids.ts'
 
 import { type Binding, bindBrowser } from './browser-binding.ts'
+import { requireLinking } from './link-to-user.ts'
 
 type Query = Parsed<typeof AuthorizeQuery>
 
@@ -38,7 +39,7 @@ export async function authorizeLinking(
   request: UserRequest,
   query: Query,
 ): Promise<Answer> {
-  if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
+  await requireLinking(services, request.caller)
   return begin(services, request, { query, linking: request.caller })
 }
 

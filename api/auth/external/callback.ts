@@ -112,7 +112,8 @@ async function finish(
   { flow, profile, target }: Finish,
 ): Promise<Answer> {
   const { linkingUserId: userId, provider: providerId } = flow
-  const linking = userId === null ? undefined : { userId, visitor: { providerId, profile } }
+  const linking =
+    userId === null ? undefined : { userId, flowId: flow.id, visitor: { providerId, profile } }
   const { providerAccessToken, providerRefreshToken } = profile
   if (linking !== undefined && flow.codeChallenge !== null) {
     await requireLinkable(services.store, linking)

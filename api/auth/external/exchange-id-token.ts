@@ -7,7 +7,7 @@ import { inTransaction } from '#api/auth/store.ts'
 import type { ProviderId } from '#shared/config/provider-ids.ts'
 
 import { decideAccount } from './external-account.ts'
-import { linkToUser } from './link-to-user.ts'
+import { linkToUser, requireLinking } from './link-to-user.ts'
 
 /** Grant `id_token`: an id token that the provider's own library obtained on the device. */
 export async function exchangeIdToken(
@@ -28,7 +28,7 @@ export async function exchangeIdToken(
   if (!body.provider && !(clientId && issuer)) {
     throw new OAuthError('invalid request', 'provider or client_id and issuer required')
   }
-  const linking = body.link_identity ? requireLinkingUser(services, request) : undefined
+  const linking = body.link_identity ? await requireLinkingUser(services, request) : undefined
   const id = body.provider || providerOfIssuer(services, issuer as string, clientId as string)
   const provider = requireProvider(services, id)
   const profile = await provider.verify(body.id_token, {
@@ -48,10 +48,12 @@ export async function exchangeIdToken(
   return json(await tokenResponse(services, started))
 }
 
-function requireLinkingUser(services: AuthServices, { caller }: AuthRequest) {
-  if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
-  if (caller?.kind === 'user') return { userId: caller.user.id, session: caller.session }
-  throw new OAuthError('invalid request', 'Linking requires a valid user authentication')
+async function requireLinkingUser(services: AuthServices, { caller }: AuthRequest) {
+  if (caller?.kind !== 'user') {
+    throw new OAuthError('invalid request', 'Linking requires a valid user authentication')
+  }
+  await requireLinking(services, caller)
+  return { userId: caller.user.id, session: caller.session }
 }
 
 function requireProvider(services: AuthServices, id: string): { verify: Verify } {

@@ -1,8 +1,10 @@
 import { record } from '#api/auth/audit/record.ts'
-import type { AuthRequest } from '#api/auth/context.ts'
+import type { AuthRequest, UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { requireAssurance } from '#api/auth/factors/own-factor.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
+import { finishFlow } from '#api/auth/sign-in/flow-states.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { findIdentity } from '#api/auth/users/identities.ts'
 import { lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
@@ -14,7 +16,18 @@ interface Linking {
   readonly userId: string
   /** The session that asks for it, where the request has one. */
   readonly session?: SessionRow | undefined
+  /** The flow that ends here, where its end has not been recorded yet. */
+  readonly flowId?: string
   readonly visitor: Visitor
+}
+
+/** Throws unless the caller may add identities to the own account. */
+export async function requireLinking(
+  { config, store }: AuthServices,
+  caller: UserRequest['caller'],
+): Promise<void> {
+  if (!config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
+  await requireAssurance(store, caller, 'link identities')
 }
 
 /** Throws `identity_already_exists` when a user has the visitor's identity. */
@@ -33,12 +46,16 @@ export async function linkToUser(
   request: AuthRequest,
   linking: Linking,
 ): Promise<UserRow> {
-  const { userId, visitor } = linking
+  const { userId, flowId, visitor } = linking
   const { providerId, profile } = visitor
   await requireLinkable(services.store, linking)
   return inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
     await requireLiveSession(store, linking.session)
+    // The sessions of the user, and with them the flow, may have ended while the provider answered.
+    if (flowId !== undefined && !(await finishFlow(store, flowId))) {
+      throw authFailure('flow_state_not_found')
+    }
     if (!maySignIn(user, store.now())) throw authFailure('user_banned')
     const linked = await linkIdentity(store, user, visitor, { keepsMetadata: true })
     if (linked === undefined) throw authFailure('identity_already_exists')

@@ -1,8 +1,9 @@
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
+import type { Store } from '#api/auth/store.ts'
+import type { FactorRow, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { findFactor } from './factors.ts'
+import { findFactor, hasVerifiedFactor } from './factors.ts'
 
 /** The format of ids. */
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -14,6 +15,22 @@ export function requireNamedUser(user: UserRow): void {
     message: 'Anonymous user not allowed to perform these actions',
     kind: 'accessDenied',
   })
+}
+
+/**
+ * Throws unless the session may change how its user signs in: the second level, where the user has
+ * a second factor. A first factor ends all other sessions of the first level, so that a change
+ * which requires a live session under the lock on the user needs no second look.
+ */
+export async function requireAssurance(
+  store: Store,
+  caller: { readonly user: UserRow; readonly session: SessionRow | undefined },
+  purpose: string,
+): Promise<void> {
+  const { user, session } = caller
+  if (session?.aal === 'aal2' || !(await hasVerifiedFactor(store, user.id))) return
+  const message = `AAL2 session is required to ${purpose} when MFA is enabled`
+  throw authFailure('insufficient_aal', { message })
 }
 
 /** The factor of the path, which must be the user's own. */

@@ -3,8 +3,9 @@ import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { FactorParams, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
+import { lowerSessionsOfFactor, requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
+import { lockUser } from '#api/auth/users/user-store.ts'
 
 import { deleteFactor } from './factors.ts'
 import { getOwnFactor, requireNamedUser } from './own-factor.ts'
@@ -25,6 +26,9 @@ export async function unenrollFactor(
     })
   }
   await inTransaction(services.store, async (store) => {
+    // A factor that is verified meanwhile ends the sessions that may not remove it.
+    await lockUser(store, user.id)
+    await requireLiveSession(store, session)
     await lowerSessionsOfFactor(store, factor)
     await deleteFactor(store, factor.id)
     await record(services, store, {

@@ -3,7 +3,9 @@ import { type Answer, EMPTY, json, type UserRequest } from '#api/auth/context.ts
 import { invalid } from '#api/auth/errors.ts'
 import type { Parsed, PasskeyParams, PasskeyUpdateBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
+import { lockUser } from '#api/auth/users/user-store.ts'
 import { deletePasskey, listPasskeys, renamePasskey } from '#api/auth/webauthn/credentials.ts'
 
 import {
@@ -64,6 +66,8 @@ export async function removePasskey(
   const { user } = request.caller
   const id = parsePasskeyId(params.passkey_id)
   await inTransaction(services.store, async (store) => {
+    await lockUser(store, user.id)
+    await requireLiveSession(store, request.caller.session)
     if (!(await deletePasskey(store, { id, userId: user.id }))) throw unknownPasskey()
     await record(services, store, {
       request,

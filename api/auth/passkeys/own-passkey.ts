@@ -1,7 +1,6 @@
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
-import { parseUuid } from '#api/auth/factors/own-factor.ts'
+import { parseUuid, requireAssurance } from '#api/auth/factors/own-factor.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { WebAuthnChallengeRow, WebAuthnCredentialRow } from '#shared/db/schema/auth.ts'
@@ -14,14 +13,11 @@ export function requirePasskeys(services: AuthServices): void {
 }
 
 /** Throws unless the session may add and delete passkeys of its user. */
-export async function requirePasskeyAssurance(
-  services: AuthServices,
+export function requirePasskeyAssurance(
+  { store }: AuthServices,
   { caller }: UserRequest,
 ): Promise<void> {
-  const { user, session } = caller
-  if (session?.aal === 'aal2' || !(await hasVerifiedFactor(services.store, user.id))) return
-  const message = 'AAL2 session is required to manage passkeys when MFA is enabled'
-  throw authFailure('insufficient_aal', { message })
+  return requireAssurance(store, caller, 'manage passkeys')
 }
 
 /** Takes the challenge of a body. Throws when it is unknown, used, of another user, or too old. */

@@ -117,7 +117,10 @@ export async function endSessions(
   if (!isSingle) await clearOtherFlows(store, which.userId, which.keptFlowId ?? null)
 }
 
-/** Ends the sessions of a user that no second factor vouches for. */
+/**
+ * Ends the sessions of a user that no second factor vouches for, and the flows that one of them may
+ * have begun.
+ */
 export async function endSessionsBelowAal2(
   store: Store,
   userId: string,
@@ -129,6 +132,7 @@ export async function endSessionsBelowAal2(
     .where(
       and(eq(sessions.userId, userId), eq(sessions.aal, 'aal1'), ne(sessions.id, exceptSessionId)),
     )
+  await clearOtherFlows(store, userId, null)
 }
 
 /**

@@ -1,9 +1,10 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { parseUuid } from '#api/auth/factors/own-factor.ts'
+import { parseUuid, requireAssurance } from '#api/auth/factors/own-factor.ts'
 import type { IdentityParams, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
@@ -26,9 +27,12 @@ export async function unlinkIdentity(
 ): Promise<Answer> {
   if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
   const identityId = parseUuid(params.identity_id, 'identity_id')
+  const { caller } = request
+  await requireAssurance(services.store, caller, 'unlink identities')
   await inTransaction(services.store, async (store) => {
     // Locked, so that two at once cannot take the last two.
-    const user = await lockUser(store, request.caller.user.id)
+    const user = await lockUser(store, caller.user.id)
+    await requireLiveSession(store, caller.session)
     const all = await listIdentities(store, user.id)
     if (all.length < 2) throw authFailure('single_identity_not_deletable')
     const gone = all.find((identity) => identity.id === identityId)
