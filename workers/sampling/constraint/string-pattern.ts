@@ -3,6 +3,9 @@ import { invertRanges, normalizeRanges, oneCharacter } from './code-points.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
+// Of groups within groups: each takes some frames of the stack.
+const DEPTH_MAX = 64
+
 const DIGITS: CodePointRanges = [[0x30, 0x39]]
 const WORD: CodePointRanges = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]]
 const SPACES: CodePointRanges = [
@@ -60,6 +63,7 @@ class PatternParser {
   readonly #alphabet: Alphabet
   readonly #characters: readonly string[]
   #position = 0
+  #depth = 0
 
   constructor(alphabet: Alphabet, pattern: string) {
     this.#alphabet = alphabet
@@ -109,8 +113,11 @@ class PatternParser {
       if (isNamed) while (this.#next() !== '>');
       else if (!this.#take(':')) this.#refuse('look-around')
     }
+    this.#depth += 1
+    if (this.#depth > DEPTH_MAX) this.#refuse(`a group within ${DEPTH_MAX} others`)
     const options = [this.#sequence()]
     while (this.#take('|')) options.push(this.#sequence())
+    this.#depth -= 1
     if (!this.#take(')')) this.#refuse('an anchor or an open parenthesis inside a group')
     return this.#alphabet.builder.choiceOf(options)
   }

@@ -15,6 +15,8 @@ const chat = (rest: object) => ({
   ...rest,
 })
 
+const nested = (depth: number) => `${'('.repeat(depth)}a${')'.repeat(depth)}`
+
 async function answer(input: Partial<GenerateInput>) {
   const engine = scriptedEngine(babble, 1024)
   const { result } = await runJob({ maxTokens: 100, sampling: SAMPLING, ...input }, { engine })
@@ -116,6 +118,7 @@ describe('a required form', () => {
 
   it.each<[GenerateInput['responseFormat'], string, RegExp]>([
     [{ type: 'regex', pattern: '(?=a)a', path: 'guided_regex' }, 'guided_regex', /look-around/],
+    [{ type: 'regex', pattern: nested(5000), path: 'r' }, 'r', /a group within 64 others/],
     [{ type: 'grammar', grammar: 'start: "a"', path: 'g' }, 'g', /'::=' after the name of a rule/],
     [{ type: 'grammar', grammar: 'root ::= root "a" | "b"', path: 'g' }, 'g', /begin with itself/],
     [{ type: 'grammar', grammar: 'root ::= "a" root', path: 'g' }, 'g', /no text satisfies it/],
