@@ -83,7 +83,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     ),
     mfaChallengeAndVerify: read(
       'AUTH_MFA_RATE_LIMIT_CHALLENGE_AND_VERIFY',
-      'challenges and verifications of second factors per minute',
+      'each of enrollments, challenges and verifications of second factors per minute',
       { count: 15, windowSeconds: MINUTE },
     ),
     otpAttemptsMax: env.int('MILLRACE_OTP_ATTEMPTS_MAX', {

@@ -23,6 +23,8 @@ export async function enrollFactor(
 ): Promise<Answer> {
   const { user } = request.caller
   requireNamedUser(user)
+  // The number of factors is limited below; drawing a QR code blocks the event loop for each try.
+  await services.limits.takeRequest('mfaChallengeAndVerify', 'enroll', user.id)
   const type = parseType(services, body.factor_type)
   const friendlyName = body.friendly_name ?? ''
   const base = { userId: user.id, friendlyName, factorType: type }

@@ -33,7 +33,12 @@ export async function beginPasskeyRegistration(
   const registration = { user, existing, isDiscoverable: true, ttlSeconds }
   const { challenge, options } = await beginRegistration(services, registration)
   const kept = { userId: user.id, challenge }
-  return presentOptions(await insertPasskeyChallenge(services.store, kept, ttlSeconds), options)
+  const stored = await inTransaction(services.store, async (store) => {
+    await lockUser(store, user.id)
+    await requireLiveSession(store, request.caller.session)
+    return insertPasskeyChallenge(store, kept, ttlSeconds)
+  })
+  return presentOptions(stored, options)
 }
 
 /** Keeps the passkey that a browser has made. */

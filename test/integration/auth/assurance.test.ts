@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { whileWaiting } from './support/held-user.ts'
 import { createUser, newEmail, signIn } from './support/people.ts'
 import {
   type CallOptions,
@@ -31,8 +32,12 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-const call = (method: CallOptions['method'], path: string, bearer?: string, body?: object) =>
-  server.call({ method, path, ...(bearer && { bearer }), ...(body && { body }) })
+const call = (
+  method: NonNullable<CallOptions['method']>,
+  path: string,
+  bearer?: string,
+  body?: object,
+) => server.call({ method, path, ...(bearer && { bearer }), ...(body && { body }) })
 
 const linkByIdToken = (bearer: string): Promise<CallResult> => {
   const body = { provider: 'google', id_token: 'token', link_identity: true }
@@ -111,28 +116,15 @@ it('leaves a factor that is verified while a session of the first level removes 
   const { id: userId, email } = await createUser(server)
   const { access_token: bearer } = await signIn(server, email)
   const { id } = (await call('POST', '/factors', bearer, { factor_type: 'totp' })).body
-  const client = await server.database.pool.connect()
-  try {
-    await client.query('begin')
-    await client.query('select id from users where id = $1 for update', [userId])
-    const removal = call('DELETE', `/factors/${id}`, bearer)
-    await vi.waitFor(async () => expect(await countWaiting()).toBe(1))
+  const { body } = await whileWaiting(server, userId, {
+    request: () => call('DELETE', `/factors/${id}`, bearer),
     // As the verification by another session does it.
-    await client.query(`update mfa_factors set status = 'verified' where id = $1`, [id])
-    await client.query('delete from sessions where user_id = $1', [userId])
-    await client.query('commit')
-    expect((await removal).body.error_code).toBe('session_not_found')
-  } finally {
-    client.release()
-  }
+    async change(client) {
+      await client.query(`update mfa_factors set status = 'verified' where id = $1`, [id])
+      await client.query('delete from sessions where user_id = $1', [userId])
+    },
+  })
+  expect(body.error_code).toBe('session_not_found')
   const { factors } = (await call('GET', '/user', (await signIn(server, email)).access_token)).body
   expect(factors).toMatchObject([{ id, status: 'verified' }])
 })
-
-async function countWaiting(): Promise<number> {
-  const { rows } = await server.database.pool.query(
-    `select count(*)::int as waiting from pg_stat_activity
-     where datname = current_database() and wait_event_type = 'Lock'`,
-  )
-  return rows[0].waiting
-}

@@ -152,6 +152,19 @@ describe('a second factor', () => {
     expect(refused?.body.error_code).toBe('too_many_enrolled_mfa_factors')
   })
 
+  it('is enrolled so often per minute by one user, refused tries included', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const codes: string[] = []
+    for (let tries = 0; tries < 31; tries += 1) {
+      const { body } = await post('/factors', bearer, { factor_type: 'totp', friendly_name: 'one' })
+      codes.push(body.error_code ?? 'enrolled')
+    }
+    const conflicts = codes.slice(1, 30).map(() => 'mfa_factor_name_conflict')
+    expect(codes).toEqual(['enrolled', ...conflicts, 'over_request_rate_limit'])
+    server.clock.advance(60)
+    expect((await post('/factors', bearer, { factor_type: 'totp' })).status).toBe(200)
+  })
+
   it('protects itself and the password from sessions without it', async () => {
     const { email } = await createUser(server)
     const first = await signIn(server, email)

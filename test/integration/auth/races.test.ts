@@ -1,13 +1,16 @@
 import { hash as bcryptHash } from '@node-rs/bcrypt'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { whileWaiting } from './support/held-user.ts'
 import { createUser, newEmail, PASSWORD, refresh, signIn } from './support/people.ts'
 import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 
 beforeAll(async () => {
-  server = await startServer({ env: { AUTH_SMTP_MAX_FREQUENCY: '0' } })
+  server = await startServer({
+    env: { AUTH_SMTP_MAX_FREQUENCY: '0', AUTH_PASSKEY_ENABLED: 'true' },
+  })
 })
 
 afterAll(() => server.close())
@@ -154,4 +157,15 @@ describe('mails without a gap between them', () => {
     const answers = await Promise.all(Array.from({ length: 12 }, invite))
     expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 12 }, () => 200))
   })
+})
+
+it('a passkey is begun by no user who is deleted at the same moment', async () => {
+  const { id, email } = await createUser(server)
+  const { access_token: bearer } = await signIn(server, email)
+  const { status, body } = await whileWaiting(server, id, {
+    request: () =>
+      server.call({ method: 'POST', path: '/passkeys/registration/options', bearer, body: {} }),
+    change: (client) => client.query('delete from users where id = $1', [id]),
+  })
+  expect([status, body.error_code]).toEqual([403, 'user_not_found'])
 })
