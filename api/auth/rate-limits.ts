@@ -37,8 +37,13 @@ export interface RateLimits {
   takeSend(channel: SendChannel): Promise<void>
   /** Like `takeSend`, counting nothing. */
   checkSend(channel: SendChannel): Promise<void>
-  /** Throws 429 when the same was asked for this contact within the gap. */
-  takeContact(purpose: string, contact: string, gapSeconds: number): Promise<void>
+  /** Throws 429 when the same was asked for this contact, or user, within the gap. */
+  takeContact(
+    purpose: string,
+    contact: string,
+    gapSeconds: number,
+    channel?: SendChannel,
+  ): Promise<void>
 }
 
 /** Rate limits on Redis; keys begin with `keyPrefix`. */
@@ -79,11 +84,11 @@ export function createRateLimits(options: {
     },
     takeSend: (channel) => send(channel, 1),
     checkSend: (channel) => send(channel, 0),
-    async takeContact(purpose, contact, gapSeconds) {
+    async takeContact(purpose, contact, gapSeconds, channel = 'email') {
       if (gapSeconds <= 0) return
       const name = key('contact', purpose, sha256(contact).toString('base64url'))
       const waitMs = await window(name, { count: 1, windowSeconds: gapSeconds, burst: 0 }, 1)
-      if (waitMs > 0) throw tooSoon('email', waitMs / 1000)
+      if (waitMs > 0) throw tooSoon(channel, waitMs / 1000)
     },
   }
 }

@@ -83,6 +83,8 @@ async function createChallenge(
     mfa.challengeTtlSeconds,
   )
   if (code !== undefined) {
+    // Counted by user: a factor that is removed and enrolled again begins without a gap.
+    await services.limits.takeContact('challenge', factor.userId, gapSeconds, 'sms')
     await services.limits.takeSend('sms')
     const message = renderCode(mfa.phone.template, code)
     await services.outbox.write(services.store, {

@@ -245,6 +245,21 @@ describe('a second factor', () => {
     )
   })
 
+  it('sends no more messages when a phone is removed and enrolled again', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const body = { factor_type: 'phone', phone: '+41791112244' }
+    const ask = async (): Promise<CallResult> => {
+      const { id } = (await post('/factors', bearer, body)).body
+      const asked = await post(`/factors/${id}/challenge`, bearer)
+      await server.call({ method: 'DELETE', path: `/factors/${id}`, bearer })
+      return asked
+    }
+    expect((await ask()).status).toBe(200)
+    expect((await ask()).body.error_code).toBe('over_sms_send_rate_limit')
+    server.clock.advance(60)
+    expect((await ask()).status).toBe(200)
+  })
+
   it('is no way around the factor of the owner, however early it was added', async () => {
     const { email } = await createUser(server)
     const stranger = await signIn(server, email)
