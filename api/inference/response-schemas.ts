@@ -130,6 +130,18 @@ const FUNCTION_CALL = {
   properties: { name: { type: 'string' }, arguments: { type: 'string', description: 'JSON.' } },
 }
 
+const CUSTOM_CALL = {
+  type: 'object',
+  required: ['name', 'input'],
+  properties: { name: { type: 'string' }, input: { type: 'string' } },
+}
+
+const toolCall = (type: string, call: object) => ({
+  type: 'object',
+  required: ['id', 'type', type],
+  properties: { id: { type: 'string' }, type: { const: type }, [type]: call },
+})
+
 /** The answer of `POST /v1/chat/completions`. */
 export const CHAT_RESPONSE = {
   type: 'object',
@@ -163,13 +175,7 @@ export const CHAT_RESPONSE = {
               tool_calls: {
                 type: 'array',
                 items: {
-                  type: 'object',
-                  required: ['id', 'type', 'function'],
-                  properties: {
-                    id: { type: 'string' },
-                    type: { const: 'function' },
-                    function: FUNCTION_CALL,
-                  },
+                  anyOf: [toolCall('function', FUNCTION_CALL), toolCall('custom', CUSTOM_CALL)],
                 },
               },
               function_call: FUNCTION_CALL,

@@ -38,6 +38,8 @@ export interface ToolDefinition {
   readonly parameters?: object
   /** Calls must follow the schema; a schema that cannot be enforced is refused. */
   readonly isStrict?: boolean
+  /** Where the request has the schema, for messages; as for all tools of the request if absent. */
+  readonly schemaPath?: string
 }
 
 /** `auto` lets the model choose; `required` and a name are enforced by constrained decoding. */

@@ -152,8 +152,8 @@ function compileTool(
   offered: OfferedTool & { readonly path: string | undefined; readonly format: CallFormat },
   follows: 'exactly' | 'where possible',
 ): CompiledTool {
-  const { tool, index, path = TOOL_SCHEMA_PATH } = offered
-  const { name, parameters } = tool
+  const { tool, index, path: common = TOOL_SCHEMA_PATH } = offered
+  const { name, parameters, schemaPath: path = common } = tool
   const place = path.replace('#', String(index))
   const compile = (): Grammar => {
     const schema = parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters }

@@ -6,6 +6,7 @@ import {
   reasoningFormat,
 } from '#shared/contracts/answer-formats.ts'
 
+import { CustomCallParser } from './custom-calls.ts'
 import { HarmonyParser } from './harmony-parser.ts'
 import { ReasoningParser } from './reasoning-parser.ts'
 
@@ -19,6 +20,17 @@ export interface AnswerParser {
 
 /** The parser for answers of a model; undefined where all of an answer is content. */
 export function answerParser(
+  tools: ToolPlan | undefined,
+  dialect: AnswerDialect | undefined,
+): AnswerParser | undefined {
+  const parser = dialectParser(tools, dialect)
+  const customNames = tools?.customNames
+  return parser === undefined || customNames === undefined
+    ? parser
+    : new CustomCallParser(parser, customNames)
+}
+
+function dialectParser(
   tools: ToolPlan | undefined,
   dialect: AnswerDialect | undefined,
 ): AnswerParser | undefined {

@@ -41,6 +41,18 @@ interface PresentedFunction {
   readonly arguments: string
 }
 
+/** A call of a function, or of a custom tool with its input. */
+type PresentedCall =
+  | { readonly type: 'function'; readonly function: PresentedFunction }
+  | { readonly type: 'custom'; readonly custom: { readonly name: string; readonly input: string } }
+
+/** A call as it is read: its text are arguments, or the input of a custom tool. */
+interface ReadCall {
+  readonly name: string
+  readonly isCustom: boolean
+  text: string
+}
+
 interface ChatAnswerMessage {
   readonly role: 'assistant'
   readonly content: string | null
@@ -48,11 +60,7 @@ interface ChatAnswerMessage {
   readonly reasoning_content?: string
   readonly refusal: null
   readonly annotations: readonly never[]
-  readonly tool_calls?: readonly {
-    readonly id: string
-    readonly type: 'function'
-    readonly function: PresentedFunction
-  }[]
+  readonly tool_calls?: readonly ({ readonly id: string } & PresentedCall)[]
   readonly function_call?: PresentedFunction
 }
 
@@ -171,17 +179,18 @@ function readAnswer(
   text: string,
   tools: ToolPlan | undefined,
   dialect: AnswerDialect | undefined,
-): { content: string; reasoning: string; calls: PresentedFunction[] } {
+): { content: string; reasoning: string; calls: ReadCall[] } {
   const parser = answerParser(tools, dialect)
   if (parser === undefined) return { content: text, reasoning: '', calls: [] }
   let content = ''
   let reasoning = ''
-  const calls: { name: string; arguments: string }[] = []
+  const calls: ReadCall[] = []
   for (const part of [...parser.push(text), ...parser.finish()]) {
     if (part.type === 'content') content += part.text
     else if (part.type === 'reasoning') reasoning += part.text
-    else if (part.type === 'callStart') calls.push({ name: part.name, arguments: '' })
-    else (calls[part.index] as { arguments: string }).arguments += part.text
+    else if (part.type === 'callStart') {
+      calls.push({ name: part.name, isCustom: part.isCustom === true, text: '' })
+    } else (calls[part.index] as ReadCall).text += part.text
   }
   return { content, reasoning, calls }
 }
@@ -189,7 +198,7 @@ function readAnswer(
 function presentMessage(
   content: string,
   answer: {
-    readonly calls: readonly PresentedFunction[]
+    readonly calls: readonly ReadCall[]
     readonly reasoning: string
     readonly dialect: AnswerDialect | undefined
     readonly tools: ToolPlan | undefined
@@ -204,16 +213,24 @@ function presentMessage(
   const [first] = calls
   if (first === undefined) return { ...message, content }
   const spoken = content === '' ? null : content
-  if (tools?.isLegacy === true) return { ...message, content: spoken, function_call: first }
+  if (tools?.isLegacy === true) {
+    const call = { name: first.name, arguments: first.text }
+    return { ...message, content: spoken, function_call: call }
+  }
   return {
     ...message,
     content: spoken,
     tool_calls: calls.map((call, index) => ({
       id: toolCallId(source, index, dialect),
-      type: 'function',
-      function: call,
+      ...presentCall(call),
     })),
   }
+}
+
+function presentCall({ name, isCustom, text }: ReadCall): PresentedCall {
+  return isCustom
+    ? { type: 'custom', custom: { name, input: text } }
+    : { type: 'function', function: { name, arguments: text } }
 }
 
 /** Writes the chunks of a streamed chat. */
@@ -333,14 +350,17 @@ class CandidateWriter {
   #deltaOf(part: AnswerPart): string {
     if (part.type === 'content') return `{"content":${JSON.stringify(part.text)}}`
     if (part.type === 'reasoning') return `{"reasoning_content":${JSON.stringify(part.text)}}`
+    const { index, isCustom = false } = part
+    const kind = isCustom ? 'custom' : 'function'
+    const field = isCustom ? 'input' : 'arguments'
     const piece =
-      part.type === 'callStart' ? { name: part.name, arguments: '' } : { arguments: part.text }
+      part.type === 'callStart' ? { name: part.name, [field]: '' } : { [field]: part.text }
     if (this.#tools?.isLegacy === true) return JSON.stringify({ function_call: piece })
     const opening =
       part.type === 'callStart'
-        ? { id: toolCallId(this.#source, part.index, this.#dialect), type: 'function' }
+        ? { id: toolCallId(this.#source, index, this.#dialect), type: kind }
         : {}
-    return JSON.stringify({ tool_calls: [{ index: part.index, ...opening, function: piece }] })
+    return JSON.stringify({ tool_calls: [{ index, ...opening, [kind]: piece }] })
   }
 
   #chunk(delta: string): string {

@@ -11,11 +11,13 @@ import {
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import type { Guidance } from '#api/inference/reasoning-fields.ts'
 import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { choice, mapOf, nullable, ofType } from '#shared/schemas.ts'
 
 import { CACHE_CONTROL } from './chat-tools.ts'
+import { customArguments } from './custom-tools.ts'
 
 const NAME_LENGTH_MAX = 64
 
@@ -38,15 +40,16 @@ const CALLED_FUNCTION = Type.Object(
   CLOSED,
 )
 
-const CALL = Type.Object(
-  {
-    id: Type.String({ minLength: 1 }),
-    index: Type.Optional(Type.Integer()),
-    type: choice(['function']),
-    function: CALLED_FUNCTION,
-  },
+const CALLED_CUSTOM = Type.Object(
+  { name: Type.String({ minLength: 1 }), input: Type.String() },
   CLOSED,
 )
+
+const CALL_PLACE = { id: Type.String({ minLength: 1 }), index: Type.Optional(Type.Integer()) }
+const CALL = variantSchema({
+  function: { ...CALL_PLACE, function: CALLED_FUNCTION },
+  custom: { ...CALL_PLACE, custom: CALLED_CUSTOM },
+})
 
 const CONTENT_PART = Type.Object({
   type: choice(['text', 'refusal', 'image_url']),
@@ -161,7 +164,12 @@ function callsOf(field: MessageField, path: string): NonNullable<ChatMessage['to
     checkJsonText(legacy.arguments, `${path}.function_call.arguments`)
     return [{ id: legacyCallId(legacy.name), name: legacy.name, arguments: legacy.arguments }]
   }
-  return calls.map(({ id, function: { name, arguments: text } }, index) => {
+  return calls.map((call, index) => {
+    const { id } = call
+    if (call.type === 'custom') {
+      return { id, name: call.custom.name, arguments: customArguments(call.custom.input) }
+    }
+    const { name, arguments: text } = call.function
     checkJsonText(text, `${path}.tool_calls[${index}].function.arguments`)
     return { id, name, arguments: text }
   })

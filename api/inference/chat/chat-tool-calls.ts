@@ -9,8 +9,13 @@ import type { ToolDefinition } from '#shared/contracts/completion.ts'
 export type AnswerPart =
   | { readonly type: 'content'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
-  | { readonly type: 'callStart'; readonly index: number; readonly name: string }
-  | { readonly type: 'callArguments'; readonly index: number; readonly text: string }
+  | ({ readonly type: 'callStart'; readonly index: number; readonly name: string } & OfCustom)
+  | ({ readonly type: 'callArguments'; readonly index: number; readonly text: string } & OfCustom)
+
+interface OfCustom {
+  /** The call is one of a custom tool, and its text the input instead of arguments. */
+  readonly isCustom?: boolean
+}
 
 interface ToolCallOptions {
   /** Calls beyond this number are dropped. */

@@ -2,7 +2,6 @@ import { type Static, Type } from 'typebox'
 
 import {
   invalidValue,
-  missingParameter,
   optionalBoolean,
   optionalObject,
   optionalString,
@@ -13,6 +12,8 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { choice, nullable } from '#shared/schemas.ts'
+
+import { customDefinition, GRAMMAR_FIELDS } from './custom-tools.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128
@@ -39,38 +40,54 @@ type FunctionField = Static<typeof FUNCTION>
 
 const NAMED_FUNCTION = Type.Object({ name: Type.String() }, CLOSED)
 
-const TOOL_CHOICE = Type.Object(
+const NAMED_TOOLS = { function: { function: NAMED_FUNCTION }, custom: { custom: NAMED_FUNCTION } }
+const NAMED_TOOL = variantSchema(NAMED_TOOLS)
+
+const TOOL_CHOICE = variantSchema({
+  ...NAMED_TOOLS,
+  allowed_tools: {
+    allowed_tools: Type.Object(
+      {
+        mode: choice(['auto', 'required']),
+        tools: Type.Array(NAMED_TOOL, { maxItems: TOOLS_MAX }),
+      },
+      CLOSED,
+    ),
+  },
+})
+
+const CUSTOM = Type.Object(
   {
-    type: choice(['function', 'allowed_tools']),
-    function: Type.Optional(NAMED_FUNCTION),
-    allowed_tools: Type.Optional(
-      Type.Object(
-        {
-          mode: choice(['auto', 'required']),
-          tools: Type.Array(Type.Object({ type: choice(['function']), function: NAMED_FUNCTION }), {
-            maxItems: TOOLS_MAX,
-          }),
-        },
-        CLOSED,
+    name: FUNCTION_NAME,
+    description: optionalString(),
+    format: Type.Optional(
+      variantSchema(
+        { text: {}, grammar: { grammar: Type.Object(GRAMMAR_FIELDS, CLOSED) } },
+        { description: 'What the input of the tool is: any text, or one that follows a grammar.' },
       ),
     ),
   },
   CLOSED,
 )
 
+const TOOL = variantSchema({
+  function: { function: FUNCTION, cache_control: CACHE_CONTROL },
+  custom: { custom: CUSTOM, cache_control: CACHE_CONTROL },
+})
+
 /** The fields of chat completions about functions. */
 export const TOOL_FIELDS = {
   tools: Type.Optional(
     nullable(
-      Type.Array(
-        variantSchema({ function: { function: FUNCTION, cache_control: CACHE_CONTROL } }),
-        { maxItems: TOOLS_MAX, description: 'Functions that the model may call.' },
-      ),
+      Type.Array(TOOL, {
+        maxItems: TOOLS_MAX,
+        description: 'Functions and custom tools that the model may call.',
+      }),
     ),
   ),
   tool_choice: Type.Optional(
     Type.Union([nullable(choice(['none', 'auto', 'required'])), TOOL_CHOICE], {
-      description: 'Whether and which function is called: none, auto, required, or a name.',
+      description: 'Whether and which tool is called: none, auto, required, or a name.',
     }),
   ),
   parallel_tool_calls: optionalBoolean({
@@ -100,6 +117,8 @@ export interface ToolPlan {
   readonly callsMax: number
   /** Calls are presented as the deprecated `function_call`. */
   readonly isLegacy: boolean
+  /** The custom tools, whose calls have an input instead of arguments; absent without any. */
+  readonly customNames?: ReadonlySet<string>
 }
 
 const TOOL_BODY = Type.Object(TOOL_FIELDS)
@@ -122,20 +141,46 @@ export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undef
     }
     return undefined
   }
-  const definitions = tools.map((tool, index) =>
-    definitionOf(tool.function, `tools[${index}].function`, budget),
-  )
-  return planOf(definitions, body)
+  const definitions = tools.map((tool, index) => chatDefinition(tool, `tools[${index}]`, budget))
+  return planOf(definitions, body, customNamesOf(definitions, tools))
 }
 
-/** The plan for functions that are offered as `tools`. */
+function chatDefinition(
+  tool: Static<typeof TOOL>,
+  path: string,
+  budget: SchemaBudget,
+): ToolDefinition {
+  if (tool.type === 'function') return definitionOf(tool.function, `${path}.function`, budget)
+  const { format, ...custom } = tool.custom
+  const grammar = format?.type === 'grammar' ? format.grammar : undefined
+  return customDefinition({ ...custom, grammar }, `${path}.custom.format.grammar`, budget)
+}
+
+/** The names of the custom tools. Throws where a function has the name of one. */
+export function customNamesOf(
+  definitions: readonly ToolDefinition[],
+  tools: readonly { readonly type: 'function' | 'custom' }[],
+): ReadonlySet<string> {
+  const namesOf = (type: string) =>
+    new Set(definitions.filter((_, index) => tools[index]?.type === type).map(({ name }) => name))
+  const customNames = namesOf('custom')
+  for (const name of namesOf('function')) {
+    if (!customNames.has(name)) continue
+    throw invalidValue('tools', `'${name}' is the name of a function and of a custom tool.`)
+  }
+  return customNames
+}
+
+/** The plan for functions and custom tools that are offered as `tools`. */
 export function planOf(
   definitions: readonly ToolDefinition[],
   body: Pick<ToolBody, 'tool_choice' | 'parallel_tool_calls'>,
+  customNames: ReadonlySet<string> = new Set(),
 ): ToolPlan {
-  const { choice, allowed } = choiceOf(body.tool_choice, definitions)
+  const { choice, allowed } = choiceOf(body.tool_choice, definitions, customNames)
   const callsMax = body.parallel_tool_calls === false ? 1 : TOOLS_MAX
-  return { tools: allowed, choice, callsMax, isLegacy: false }
+  const plan = { tools: allowed, choice, callsMax, isLegacy: false }
+  return customNames.size === 0 ? plan : { ...plan, customNames }
 }
 
 function legacyPlan(
@@ -144,7 +189,9 @@ function legacyPlan(
   budget: SchemaBudget,
 ): ToolPlan {
   const tools = functions.map((entry, index) => definitionOf(entry, `functions[${index}]`, budget))
-  if (typeof call === 'object' && call !== null) checkName(call.name, tools, 'function_call')
+  if (typeof call === 'object' && call !== null) {
+    checkName(call.name, tools, { param: 'function_call', noun: 'function' })
+  }
   return { tools, choice: call ?? 'auto', callsMax: 1, isLegacy: true }
 }
 
@@ -200,25 +247,34 @@ function checkIsObject({ type = 'object' }: { type?: unknown }, name: string, pa
 function choiceOf(
   field: ToolBody['tool_choice'],
   tools: readonly ToolDefinition[],
+  customNames: ReadonlySet<string>,
 ): { choice: ToolChoice; allowed: readonly ToolDefinition[] } {
   if (field === null || field === undefined) return { choice: 'auto', allowed: tools }
   if (typeof field === 'string') return { choice: field, allowed: tools }
-  if (field.type === 'function') {
-    if (field.function === undefined) throw missingParameter('tool_choice.function')
-    checkName(field.function.name, tools, 'tool_choice')
-    return { choice: { name: field.function.name }, allowed: tools }
+  const nameOf = (named: Static<typeof NAMED_TOOL>): string => {
+    const isCustom = named.type === 'custom'
+    const { name } = isCustom ? named.custom : named.function
+    const candidates = tools.filter((tool) => customNames.has(tool.name) === isCustom)
+    checkName(name, candidates, {
+      param: 'tool_choice',
+      noun: isCustom ? 'custom tool' : 'function',
+    })
+    return name
   }
-  if (field.allowed_tools === undefined) throw missingParameter('tool_choice.allowed_tools')
-  const names = field.allowed_tools.tools.map((tool) => tool.function.name)
-  for (const name of names) checkName(name, tools, 'tool_choice')
+  if (field.type !== 'allowed_tools') return { choice: { name: nameOf(field) }, allowed: tools }
+  const names = field.allowed_tools.tools.map(nameOf)
   return {
     choice: field.allowed_tools.mode,
     allowed: tools.filter(({ name }) => names.includes(name)),
   }
 }
 
-function checkName(name: string, tools: readonly ToolDefinition[], param: string): void {
+function checkName(
+  name: string,
+  tools: readonly ToolDefinition[],
+  { param, noun }: { readonly param: string; readonly noun: string },
+): void {
   if (tools.some((tool) => tool.name === name)) return
   const where = param === 'function_call' ? 'functions' : 'tools'
-  throw invalidValue(param, `The function '${name.slice(0, 64)}' is not among the '${where}'.`)
+  throw invalidValue(param, `The ${noun} '${name.slice(0, 64)}' is not among the '${where}'.`)
 }

@@ -167,6 +167,8 @@ const PREFIXES: Readonly<Record<string, string>> = {
   message: 'msg_',
   function_call: 'fc_',
   function_call_output: 'fco_',
+  custom_tool_call: 'ctc_',
+  custom_tool_call_output: 'ctco_',
   reasoning: 'rs_',
   compaction: 'cmp_',
 }

@@ -3,7 +3,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
-import type { ResponsesBody } from './responses-body.ts'
+import type { ResponsesBody, ToolField } from './responses-body.ts'
 import type { OutputItem } from './responses-output.ts'
 
 /** The constant fields of one response. */
@@ -70,13 +70,7 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     temperature: body.temperature ?? 1,
     text: { format: presentFormat(body) },
     tool_choice: body.tool_choice ?? 'auto',
-    tools: (body.tools ?? []).map((tool) => ({
-      type: 'function',
-      name: tool.name,
-      description: tool.description ?? null,
-      parameters: tool.parameters ?? null,
-      strict: tool.strict ?? false,
-    })),
+    tools: (body.tools ?? []).map(presentTool),
     top_logprobs: body.top_logprobs ?? 0,
     top_p: body.top_p ?? 1,
     truncation: body.truncation ?? 'disabled',
@@ -84,6 +78,13 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     user: body.user ?? null,
     metadata: body.metadata ?? {},
   }
+}
+
+function presentTool(tool: ToolField): object {
+  const { type, name, description = null } = tool
+  if (type === 'custom') return { type, name, description, format: tool.format ?? { type: 'text' } }
+  const { parameters = null, strict } = tool
+  return { type, name, description, parameters, strict: strict ?? false }
 }
 
 /** The tokens of a response. */

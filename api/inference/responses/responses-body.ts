@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox'
 
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
+import { GRAMMAR_FIELDS } from '#api/inference/chat/custom-tools.ts'
 import {
   answerLength,
   fixed,
@@ -37,9 +38,10 @@ const REASONING_OPTIONS = Type.Object(
   { ...CLOSED, description: 'How much the model reasons; a summary is never written.' },
 )
 
-const NAMED_FUNCTION = { name: Type.String() }
-const NAMED_TOOL = variantSchema({ function: NAMED_FUNCTION })
-/** A function that a choice names. */
+const NAME = { name: Type.String() }
+const NAMED_TOOLS = { function: NAME, custom: NAME }
+const NAMED_TOOL = variantSchema(NAMED_TOOLS)
+/** A tool that a choice names. */
 export type NamedTool = Static<typeof NAMED_TOOL>
 
 const TOOL = variantSchema({
@@ -49,21 +51,34 @@ const TOOL = variantSchema({
     parameters: optionalObject({ description: 'A JSON Schema.' }),
     strict: optionalBoolean(),
   },
+  custom: {
+    name: FUNCTION_NAME,
+    description: optionalString(),
+    format: Type.Optional(
+      variantSchema(
+        { text: {}, grammar: GRAMMAR_FIELDS },
+        { description: 'What the input of the tool is: any text, or one that follows a grammar.' },
+      ),
+    ),
+  },
 })
+/** A tool that the model may call. */
+export type ToolField = Static<typeof TOOL>
+
 const TOOL_CHOICE = Type.Union(
   [
     nullable(choice(['none', 'auto', 'required'])),
     variantSchema({
-      function: NAMED_FUNCTION,
+      ...NAMED_TOOLS,
       allowed_tools: {
         mode: choice(['auto', 'required']),
         tools: Type.Array(NAMED_TOOL, { maxItems: TOOLS_MAX }),
       },
     }),
   ],
-  { description: 'Whether and which function is called: none, auto, required, or a name.' },
+  { description: 'Whether and which tool is called: none, auto, required, or a name.' },
 )
-/** Whether and which function is to be called. */
+/** Whether and which tool is to be called. */
 export type ToolChoiceField = NonNullable<Static<typeof TOOL_CHOICE>>
 
 const TEXT = Type.Object(
@@ -122,7 +137,7 @@ export const RESPONSES_BODY = Type.Object(
       nullable(
         Type.Array(TOOL, {
           maxItems: TOOLS_MAX,
-          description: 'Functions that the model may call.',
+          description: 'Functions and custom tools that the model may call.',
         }),
       ),
     ),

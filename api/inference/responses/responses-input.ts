@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox'
 
+import { customArguments } from '#api/inference/chat/custom-tools.ts'
 import {
   invalidValue,
   missingParameter,
@@ -67,6 +68,13 @@ export const ITEM = variantSchema(
       ...STORED_CALL,
     },
     function_call_output: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
+    custom_tool_call: {
+      call_id: CALL_ID,
+      name: Type.String({ minLength: 1 }),
+      input: TEXT,
+      ...STORED_CALL,
+    },
+    custom_tool_call_output: { call_id: CALL_ID, output: PARTS, ...STORED_CALL },
     // The reasoning of another model: accepted in a conversation, but not shown to this model.
     reasoning: {
       summary: optionalList(),
@@ -85,7 +93,7 @@ export const INPUT = Type.Union(
   [Type.String(), Type.Array(ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
   {
     description:
-      'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote.',
+      'What the user says, or the whole conversation: messages (the type may be left out), calls of functions and custom tools, and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote.',
   },
 )
 export type InputField = Static<typeof INPUT>
@@ -136,7 +144,14 @@ function take(
       checkJsonText(item.arguments, `input[${index}].arguments`)
       conversation.call({ id: item.call_id, name: item.name, arguments: item.arguments })
       break
+    case 'custom_tool_call':
+      conversation.call({
+        ...{ id: item.call_id, name: item.name },
+        arguments: customArguments(item.input),
+      })
+      break
     case 'function_call_output':
+    case 'custom_tool_call_output':
       conversation.answer(
         item.call_id,
         contentOf(item.output, `input[${index}].output`, images),

@@ -44,6 +44,14 @@ export type OutputItem =
       readonly name: string
       readonly arguments: string
     }
+  | {
+      readonly id: string
+      readonly type: 'custom_tool_call'
+      readonly status: ItemStatus
+      readonly call_id: string
+      readonly name: string
+      readonly input: string
+    }
 
 /** The change of an item by one part of the answer. */
 export type OutputStep =
@@ -65,7 +73,7 @@ interface OpenMessage {
 }
 interface OpenCall {
   readonly id: string
-  readonly type: 'function_call'
+  readonly type: 'function_call' | 'custom_tool_call'
   readonly callId: string
   readonly name: string
   text: string
@@ -78,8 +86,8 @@ interface OpenReasoning {
 type OpenItem = OpenMessage | OpenCall | OpenReasoning
 
 /**
- * Converts a model's text to items, whole or streamed, with the same result: messages and function
- * calls in their order, one open at a time.
+ * Converts a model's text to items, whole or streamed, with the same result: messages and calls
+ * in their order, one open at a time.
  */
 export class ResponseOutput {
   readonly #responseId: string
@@ -157,9 +165,12 @@ export class ResponseOutput {
       return
     }
     this.#close('completed', steps)
-    const id = this.#idOf('fc_', this.#closed.length)
+    const [prefix, type] = part.isCustom
+      ? (['ctc_', 'custom_tool_call'] as const)
+      : (['fc_', 'function_call'] as const)
+    const id = this.#idOf(prefix, this.#closed.length)
     const callId = toolCallId(`${this.#responseId} 0`, part.index, this.#dialect)
-    this.#begin({ id, type: 'function_call', callId, name: part.name, text: '' }, steps)
+    this.#begin({ id, type, callId, name: part.name, text: '' }, steps)
   }
 
   #openMessage(steps: OutputStep[]): void {
@@ -252,7 +263,9 @@ function present(item: OpenItem, status: ItemStatus): OutputItem {
     const content = status === 'in_progress' ? [] : [outputText(item.text, item.logprobs)]
     return { id, type, status, role: 'assistant', content }
   }
-  return { id, type, status, call_id: item.callId, name: item.name, arguments: item.text }
+  const { callId, name, text } = item
+  if (type === 'custom_tool_call') return { id, type, status, call_id: callId, name, input: text }
+  return { id, type, status, call_id: callId, name, arguments: text }
 }
 
 /** A part of a message. */

@@ -2,10 +2,12 @@ import { addIgnoredFields } from '#api/http/validation.ts'
 import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import {
   checkedSchema,
+  customNamesOf,
   definitionOf,
   planOf,
   type ToolPlan,
 } from '#api/inference/chat/chat-tools.ts'
+import { customDefinition } from '#api/inference/chat/custom-tools.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
@@ -18,7 +20,7 @@ import {
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import type { ResponseFormat } from '#shared/contracts/completion.ts'
+import type { ResponseFormat, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import {
@@ -26,6 +28,7 @@ import {
   type NamedTool,
   type ResponsesBody,
   type ToolChoiceField,
+  type ToolField,
 } from './responses-body.ts'
 import { type InputField, responsesMessages } from './responses-input.ts'
 import type { OpenSummary } from './summaries.ts'
@@ -118,11 +121,19 @@ function toolsOf(body: ResponsesBody, budget: SchemaBudget): ToolPlan | undefine
     if (!isCallDemanded || choice === null) return undefined
     throw invalidValue('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
   }
-  const definitions = tools.map((tool, index) => definitionOf(tool, `tools[${index}]`, budget))
-  return planOf(definitions, {
+  const definitions = tools.map((tool, index) => definitionFrom(tool, `tools[${index}]`, budget))
+  const asked = {
     parallel_tool_calls: parallel ?? null,
     tool_choice: asChatChoice(choice ?? null),
-  })
+  }
+  return planOf(definitions, asked, customNamesOf(definitions, tools))
+}
+
+function definitionFrom(tool: ToolField, path: string, budget: SchemaBudget): ToolDefinition {
+  if (tool.type === 'function') return definitionOf(tool, path, budget)
+  const { name, description, format } = tool
+  const grammar = format?.type === 'grammar' ? format : undefined
+  return customDefinition({ name, description, grammar }, `${path}.format`, budget)
 }
 
 type ChatToolChoice = Exclude<Parameters<typeof planOf>[1]['tool_choice'], undefined>
@@ -130,8 +141,9 @@ type ChatToolChoice = Exclude<Parameters<typeof planOf>[1]['tool_choice'], undef
 /** The choice as chat completions spell it. */
 function asChatChoice(choice: ToolChoiceField | null): ChatToolChoice {
   if (choice === null || typeof choice === 'string') return choice
-  const nested = ({ name }: NamedTool) => ({ type: 'function', function: { name } }) as const
-  if (choice.type === 'function') return nested(choice)
+  const nested = ({ type, name }: NamedTool) =>
+    type === 'custom' ? { type, custom: { name } } : { type, function: { name } }
+  if (choice.type !== 'allowed_tools') return nested(choice)
   const { mode, tools } = choice
   return { type: 'allowed_tools', allowed_tools: { mode, tools: tools.map(nested) } }
 }

@@ -39,6 +39,19 @@ const FUNCTION_CALL = {
   },
 }
 
+const CUSTOM_TOOL_CALL = {
+  type: 'object',
+  required: ['id', 'type', 'status', 'call_id', 'name', 'input'],
+  properties: {
+    id: { type: 'string' },
+    type: { const: 'custom_tool_call' },
+    status: STATUS,
+    call_id: { type: 'string' },
+    name: { type: 'string' },
+    input: { type: 'string' },
+  },
+}
+
 const REASONING = {
   type: 'object',
   required: ['id', 'type', 'status', 'summary', 'content'],
@@ -107,7 +120,10 @@ export const RESPONSE = {
     max_output_tokens: { type: ['integer', 'null'] },
     max_tool_calls: { type: ['integer', 'null'] },
     model: { type: 'string' },
-    output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL, REASONING] } },
+    output: {
+      type: 'array',
+      items: { anyOf: [MESSAGE, FUNCTION_CALL, CUSTOM_TOOL_CALL, REASONING] },
+    },
     parallel_tool_calls: { type: 'boolean' },
     previous_response_id: NULLABLE_STRING,
     prompt_cache_key: NULLABLE_STRING,

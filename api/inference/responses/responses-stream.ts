@@ -96,6 +96,10 @@ class EventWriter {
       const type = 'response.function_call_arguments.delta'
       return this.write(type, { ...place, delta: text }, suffix)
     }
+    if (item.type === 'custom_tool_call') {
+      const type = 'response.custom_tool_call_input.delta'
+      return this.write(type, { ...place, delta: text }, suffix)
+    }
     if (item.type === 'reasoning') {
       const fields = { ...place, content_index: 0, delta: text }
       return this.write('response.reasoning_text.delta', fields, suffix)
@@ -112,6 +116,10 @@ class EventWriter {
       const { name, arguments: text } = item
       const fields = { ...place, name, arguments: text }
       return this.write('response.function_call_arguments.done', fields) + done()
+    }
+    if (item.type === 'custom_tool_call') {
+      const fields = { ...place, input: item.input }
+      return this.write('response.custom_tool_call_input.done', fields) + done()
     }
     if (item.type === 'reasoning') {
       const fields = { ...place, content_index: 0, text: item.content[0]?.text ?? '' }

@@ -86,6 +86,57 @@ describe('a response of the model that ships', () => {
     expect(second.output_text).not.toBe('')
   })
 
+  it('calls a custom tool with an input that matches its regular expression', async () => {
+    const grammar = { syntax: 'regex', definition: '(add|sub)\\("\\d{1,3}"\\)\n' } as const
+    const format = { type: 'grammar', ...grammar } as const
+    const tools = [{ ...ADD }, { type: 'custom' as const, name: 'run', format }]
+    const asked = {
+      ...{ ...request, tools, tool_choice: { type: 'custom', name: 'run' } as const },
+      max_output_tokens: 100,
+    }
+    const inputOf = ({ output }: Pick<Response, 'output'>) =>
+      output.find((item) => item.type === 'custom_tool_call')?.input
+    const first = await client.responses.create(asked)
+    const input = inputOf(first)
+    expect(input).toMatch(/^(add|sub)\("\d{1,3}"\)\n$/)
+    expect(inputOf(await client.responses.stream(asked).finalResponse())).toBe(input)
+    const chat = await client.chat.completions.create({
+      ...{ model: MODEL, messages: [{ role: 'user', content: request.input }], temperature: 0 },
+      tool_choice: { type: 'custom', custom: { name: 'run' } },
+      tools: [
+        { type: 'function', function: { name: 'add', parameters: PARAMETERS, strict: true } },
+        { type: 'custom', custom: { name: 'run', format: { type: 'grammar', grammar } } },
+      ].map((tool) => tool as OpenAI.ChatCompletionTool),
+    })
+    expect(chat.choices[0]?.message.tool_calls).toMatchObject([
+      { type: 'custom', custom: { name: 'run', input } },
+    ])
+    const next = await client.responses.create({
+      ...{ ...request, tools, tool_choice: 'none' },
+      input: [
+        { role: 'user', content: request.input },
+        ...(first.output as ResponseInputItem[]),
+        ...first.output.flatMap((item): ResponseInputItem[] =>
+          item.type === 'custom_tool_call'
+            ? [{ type: 'custom_tool_call_output', call_id: item.call_id, output: '5' }]
+            : [],
+        ),
+      ],
+    })
+    expect(next.output_text).not.toBe('')
+  })
+
+  it('names the regular expression that cannot be enforced', async () => {
+    const format = { type: 'grammar', syntax: 'regex', definition: '(?=a)b' } as const
+    const asked = client.responses.create({
+      ...{ ...request, tools: [ADD, { type: 'custom', name: 'run', format }] },
+    })
+    await expect(asked).rejects.toMatchObject({
+      ...{ status: 400, param: 'tools[1].format.definition' },
+      message: expect.stringContaining('look-around is not supported'),
+    })
+  })
+
   it('spells its tokens out when asked', async () => {
     const { output } = await client.responses.create({
       ...{ ...request, max_output_tokens: 8, top_logprobs: 2 },

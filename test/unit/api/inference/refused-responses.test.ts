@@ -1,6 +1,7 @@
 import { itRefuses, type Refusal } from './refusals.ts'
 
 const TOOL = { type: 'function', name: 'add', parameters: { type: 'object' } }
+const CUSTOM = { type: 'custom', name: 'shell' }
 const CALL = { type: 'function_call', call_id: 'call_1', name: 'add', arguments: '{}' }
 const OUTPUT = { type: 'function_call_output', call_id: 'call_1', output: '3' }
 const USER = { role: 'user', content: 'Hi' }
@@ -16,7 +17,7 @@ const INPUT: readonly Refusal[] = [
     { input: [{ type: 'item_reference', id: 'x' }] },
     'input[0].type',
     'invalid_value',
-    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', 'reasoning', and 'compaction'.",
+    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', 'custom_tool_call', 'custom_tool_call_output', 'reasoning', and 'compaction'.",
   ],
   [
     { input: [{ type: 'reasoning', summary: [] }] },
@@ -60,6 +61,18 @@ const INPUT: readonly Refusal[] = [
     'input[0].id',
     'string_above_max_length',
     /maximum length 512/,
+  ],
+  [
+    { input: [{ type: 'custom_tool_call', call_id: 'call_1', name: 'shell' }] },
+    'input[0].input',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { input: [USER, { ...OUTPUT, type: 'custom_tool_call_output' }] },
+    'input[1].call_id',
+    null,
+    /No tool call found/,
   ],
   [{ input: [USER, CALL] }, 'input', null, 'No tool output found for function call call_1.'],
   [{ input: [CALL, USER, OUTPUT] }, 'input', null, /No tool output found/],
@@ -127,7 +140,7 @@ const TOOLS: readonly Refusal[] = [
       { tools: [TOOL, tool] },
       'tools[1].type',
       'invalid_value',
-      `Invalid value: '${tool.type}'. Supported values are: 'function'.`,
+      `Invalid value: '${tool.type}'. Supported values are: 'function' and 'custom'.`,
     ],
   ),
   [{ tools: [{ name: 'add' }] }, 'tools[0].type', 'missing_required_parameter', /./],
@@ -139,6 +152,32 @@ const TOOLS: readonly Refusal[] = [
     /./,
   ],
   [{ tools: [{ ...TOOL, name: 'a b' }] }, 'tools[0].name', 'invalid_value', /./],
+  // The form of chat completions.
+  [
+    { tools: [{ type: 'custom', custom: { name: 'shell' } }] },
+    'tools[0].name',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { tools: [{ ...CUSTOM, format: { type: 'grammar', syntax: 'regex' } }] },
+    'tools[0].format.definition',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { tools: [TOOL, { ...CUSTOM, format: { type: 'grammar', syntax: 'lark', definition: 'x' } }] },
+    'tools[1].format.syntax',
+    'invalid_value',
+    /in Lark are not supported\. Supported values are: 'regex'\.$/,
+  ],
+  [{ tools: [TOOL, { ...CUSTOM, name: 'add' }] }, 'tools', 'invalid_value', /'add' is the name of/],
+  [
+    { tools: [TOOL, CUSTOM], tool_choice: { type: 'custom', name: 'add' } },
+    'tool_choice',
+    'invalid_value',
+    /custom tool 'add' is not among/,
+  ],
   [{ tools: Array(129).fill(TOOL) }, 'tools', 'array_above_max_length', /./],
   [
     { tools: [{ ...TOOL, strict: true }] },
@@ -158,7 +197,7 @@ const TOOLS: readonly Refusal[] = [
     { tools: [TOOL], tool_choice: { type: 'web_search_preview' } },
     'tool_choice.type',
     'invalid_value',
-    /'function' and 'allowed_tools'/,
+    /'function', 'custom', and 'allowed_tools'/,
   ],
 ]
 

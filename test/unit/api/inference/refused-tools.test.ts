@@ -1,5 +1,7 @@
 import { itRefuses, type Refusal, USER } from './refusals.ts'
 
+const custom = (fields: object = {}) => ({ type: 'custom', custom: { name: 'shell', ...fields } })
+const grammar = (fields: object) => custom({ format: { type: 'grammar', grammar: fields } })
 const TOOL = { type: 'function', function: { name: 'add', parameters: { type: 'object' } } }
 
 // Wording: the error tables of the API's 2024 dialect.
@@ -53,7 +55,7 @@ const REFUSALS: readonly Refusal[] = [
     { tools: [{ type: 'web_search', user_location: null }] },
     'tools[0].type',
     'invalid_value',
-    "Invalid value: 'web_search'. Supported values are: 'function'.",
+    "Invalid value: 'web_search'. Supported values are: 'function' and 'custom'.",
   ],
   [{ tools: [{ ...TOOL, type: 'retrieval' }] }, 'tools[0].type', 'invalid_value', /./],
   [
@@ -85,6 +87,58 @@ const REFUSALS: readonly Refusal[] = [
     'tool_choice',
     'invalid_value',
     /'sub' is not among/,
+  ],
+  [
+    { tools: [TOOL], tool_choice: { type: 'function' } },
+    'tool_choice.function',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { tools: [TOOL], tool_choice: { type: 'allowed_tools' } },
+    'tool_choice.allowed_tools',
+    'missing_required_parameter',
+    /./,
+  ],
+  [{ tools: [{ type: 'custom' }] }, 'tools[0].custom', 'missing_required_parameter', /./],
+  [{ tools: [{ ...TOOL, ...custom() }] }, 'tools[0].function', 'unknown_parameter', /./],
+  [{ tools: [custom({ parameters: {} })] }, 'tools[0].custom.parameters', 'unknown_parameter', /./],
+  [
+    { tools: [custom({ format: { type: 'json' } })] },
+    'tools[0].custom.format.type',
+    'invalid_value',
+    /'text' and 'grammar'/,
+  ],
+  [
+    { tools: [grammar({ syntax: 'gbnf', definition: 'x' })] },
+    'tools[0].custom.format.grammar.syntax',
+    'invalid_value',
+    /'lark' and 'regex'/,
+  ],
+  [
+    { tools: [TOOL, grammar({ syntax: 'lark', definition: 'start: "a"' })] },
+    'tools[1].custom.format.grammar.syntax',
+    'invalid_value',
+    /in Lark are not supported\. Supported values are: 'regex'\.$/,
+  ],
+  [
+    { tools: [grammar({ syntax: 'regex', definition: 'x'.repeat(4091) })] },
+    'tools[0].custom.format.grammar.definition',
+    'invalid_value',
+    /at most 4090 characters/,
+  ],
+  [{ tools: [TOOL, custom({ name: 'add' })] }, 'tools', 'invalid_value', /'add' is the name of/],
+  [
+    { tools: [TOOL, custom()], tool_choice: { type: 'custom', custom: { name: 'add' } } },
+    'tool_choice',
+    'invalid_value',
+    /custom tool 'add' is not among/,
+  ],
+  [
+    { tools: [TOOL, custom()], tool_choice: { type: 'function', function: { name: 'shell' } } },
+    'tool_choice',
+    'invalid_value',
+    /function 'shell' is not among/,
   ],
   [{ tools: Array(129).fill(TOOL) }, 'tools', 'array_above_max_length', /./],
   [{ functions: [] }, 'functions', 'empty_array', /./],

@@ -139,6 +139,19 @@ const CASES: readonly Case[] = [
   },
   {
     input: {
+      prompts: [
+        chat('Hi', {
+          tools: [{ ...TOOL, isStrict: true, schemaPath: 'tools[3].format.definition' }],
+        }),
+      ],
+      toolSchemaPath: 'tools[#].parameters',
+    },
+    param: 'tools[3].format.definition',
+    code: 'invalid_json_schema',
+    message: "Invalid schema at 'tools[3].format.definition': the keyword 'not' is not supported.",
+  },
+  {
+    input: {
       responseFormat: {
         type: 'jsonSchema',
         schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },

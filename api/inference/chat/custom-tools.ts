@@ -1,0 +1,70 @@
+import { type Static, Type } from 'typebox'
+
+import { invalidValue } from '#api/inference/field-schemas.ts'
+import { SCHEMA_LIMITS, type SchemaBudget } from '#api/inference/input-limits.ts'
+import type { ToolDefinition } from '#shared/contracts/completion.ts'
+import { choice } from '#shared/schemas.ts'
+
+/** The fields of a grammar that the input of a custom tool follows. */
+export const GRAMMAR_FIELDS = {
+  syntax: choice(['lark', 'regex'], { description: 'Lark is refused.' }),
+  definition: Type.String({
+    minLength: 1,
+    description: 'A regular expression, which the whole input matches.',
+  }),
+}
+
+const GRAMMAR = Type.Object(GRAMMAR_FIELDS)
+
+/** A custom tool as both dialects offer it. */
+interface CustomTool {
+  readonly name: string
+  readonly description?: string | null | undefined
+  readonly grammar?: Static<typeof GRAMMAR> | undefined
+}
+
+/**
+ * A custom tool as chat templates and workers read it: a function with one string, `input`. `path`
+ * is the place of the grammar in the request. Throws where the grammar cannot be enforced.
+ */
+export function customDefinition(
+  { name, description, grammar }: CustomTool,
+  path: string,
+  budget: SchemaBudget,
+): ToolDefinition {
+  const schemaPath = `${path}.definition`
+  const input = { type: 'string', ...(grammar && { pattern: patternOf(grammar, path) }) }
+  const parameters = {
+    ...{ type: 'object', properties: { input }, required: ['input'] },
+    additionalProperties: false,
+  }
+  budget.charge(parameters, schemaPath)
+  return {
+    ...{ name, parameters },
+    ...(typeof description === 'string' && { description }),
+    ...(grammar !== undefined && { isStrict: true, schemaPath }),
+  }
+}
+
+/** The arguments of a call of a custom tool, as chat templates read them. */
+export function customArguments(input: string): string {
+  return JSON.stringify({ input })
+}
+
+const ANCHORED = ['^(?:', ')$'] as const
+
+/** The pattern of texts that match the expression as a whole, with or without its own anchors. */
+function patternOf({ syntax, definition }: Static<typeof GRAMMAR>, path: string): string {
+  if (syntax === 'lark') {
+    throw invalidValue(
+      `${path}.syntax`,
+      "grammars in Lark are not supported. Supported values are: 'regex'.",
+    )
+  }
+  const charactersMax = SCHEMA_LIMITS.patternCharacters - ANCHORED.join('').length
+  if (definition.length > charactersMax) {
+    throw invalidValue(`${path}.definition`, `it may have at most ${charactersMax} characters.`)
+  }
+  const inner = definition.replace(/^\^/, '').replace(/(?<!\\)((?:\\\\)*)\$$/, '$1')
+  return ANCHORED.join(inner)
+}
