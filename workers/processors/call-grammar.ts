@@ -138,7 +138,7 @@ export function pairedArguments(schema: Json, tools: ValueTools): Grammar {
   return first
 }
 
-const KEYWORDS_OF_TEXT = ['pattern', 'format', 'minLength', 'maxLength'] as const
+const KEYWORDS_OF_TEXT = ['pattern', 'x-lark', 'format', 'minLength', 'maxLength'] as const
 
 function valueGrammar(value: Json, root: Json, tools: ValueTools): Grammar {
   const { compiler, syntax, quote, compileJson } = tools

@@ -7,10 +7,10 @@ import { choice } from '#shared/schemas.ts'
 
 /** The fields of a grammar that the input of a custom tool follows. */
 export const GRAMMAR_FIELDS = {
-  syntax: choice(['lark', 'regex'], { description: 'Lark is refused.' }),
+  syntax: choice(['lark', 'regex']),
   definition: Type.String({
     minLength: 1,
-    description: 'A regular expression, which the whole input matches.',
+    description: 'A grammar or a regular expression, which the whole input follows.',
   }),
 }
 
@@ -33,7 +33,7 @@ export function customDefinition(
   budget: SchemaBudget,
 ): ToolDefinition {
   const schemaPath = `${path}.definition`
-  const input = { type: 'string', ...(grammar && { pattern: patternOf(grammar, path) }) }
+  const input = { type: 'string', ...(grammar && constraintOf(grammar, schemaPath)) }
   const parameters = {
     ...{ type: 'object', properties: { input }, required: ['input'] },
     additionalProperties: false,
@@ -53,18 +53,16 @@ export function customArguments(input: string): string {
 
 const ANCHORED = ['^(?:', ')$'] as const
 
-/** The pattern of texts that match the expression as a whole, with or without its own anchors. */
-function patternOf({ syntax, definition }: Static<typeof GRAMMAR>, path: string): string {
-  if (syntax === 'lark') {
-    throw invalidValue(
-      `${path}.syntax`,
-      "grammars in Lark are not supported. Supported values are: 'regex'.",
-    )
-  }
+/**
+ * The keyword that limits a string: the pattern of texts that match an expression as a whole, with
+ * or without its own anchors, or a grammar that workers read.
+ */
+function constraintOf({ syntax, definition }: Static<typeof GRAMMAR>, path: string): object {
+  if (syntax === 'lark') return { 'x-lark': definition }
   const charactersMax = SCHEMA_LIMITS.patternCharacters - ANCHORED.join('').length
   if (definition.length > charactersMax) {
-    throw invalidValue(`${path}.definition`, `it may have at most ${charactersMax} characters.`)
+    throw invalidValue(path, `it may have at most ${charactersMax} characters.`)
   }
   const inner = definition.replace(/^\^/, '').replace(/(?<!\\)((?:\\\\)*)\$$/, '$1')
-  return ANCHORED.join(inner)
+  return { pattern: ANCHORED.join(inner) }
 }

@@ -126,14 +126,38 @@ describe('a response of the model that ships', () => {
     expect(next.output_text).not.toBe('')
   })
 
-  it('names the regular expression that cannot be enforced', async () => {
-    const format = { type: 'grammar', syntax: 'regex', definition: '(?=a)b' } as const
+  it('calls a custom tool with an input that follows its grammar in Lark', async () => {
+    const definition =
+      'start: "*** " NAME LF LINE~2\nNAME: /[a-z]{1,9}/\nLINE: "+" NAME LF\n%import common.LF'
+    const tools = [
+      {
+        type: 'custom',
+        name: 'run',
+        format: { type: 'grammar', syntax: 'lark', definition },
+      } as const,
+    ]
+    const { output } = await client.responses.create({
+      ...{ ...request, tools, tool_choice: 'required', max_output_tokens: 100 },
+    })
+    expect(output).toMatchObject([
+      {
+        type: 'custom_tool_call',
+        input: expect.stringMatching(/^\*\*\* [a-z]+\n(\+[a-z]+\n){2}$/),
+      },
+    ])
+  })
+
+  it.each([
+    ['regex', '(?=a)b', 'look-around is not supported'],
+    ['lark', 'start: "a"\n%ignore " "', "in line 2, only '%import common.NAME' is supported"],
+  ] as const)('names the %s that cannot be enforced', async (syntax, definition, reason) => {
+    const format = { type: 'grammar', syntax, definition } as const
     const asked = client.responses.create({
       ...{ ...request, tools: [ADD, { type: 'custom', name: 'run', format }] },
     })
     await expect(asked).rejects.toMatchObject({
       ...{ status: 400, param: 'tools[1].format.definition' },
-      message: expect.stringContaining('look-around is not supported'),
+      message: expect.stringContaining(reason),
     })
   })
 

@@ -27,7 +27,7 @@ const UNSUPPORTED = new Set([
 /** Keywords that are enforced. */
 const KEYWORDS = new Set([
   ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
-  ...['pattern', 'format', 'minLength', 'maxLength'],
+  ...['pattern', 'x-lark', 'format', 'minLength', 'maxLength'],
   ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
   ...['propertyNames'],

@@ -1,4 +1,6 @@
 import type { Grammar } from './grammar.ts'
+import { compileLark } from './lark.ts'
+import { LarkError } from './lark-tokens.ts'
 import type { NumberBounds } from './number-range.ts'
 import { integersWithin, multiplesOf, numbersWithin } from './number-range.ts'
 import type { SchemaContext, SchemaPlace } from './schema-context.ts'
@@ -9,14 +11,14 @@ import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 const PATTERN_CHARS_MAX = 2000
 const STEP_MAX = 100 // each remainder is a rule of the grammar
 
-/** A string by pattern, by format and by length, any of which may be absent. */
+/** A string by pattern, by grammar, by format and by length, any of which may be absent. */
 export function compileString(
   compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): Grammar {
   const { json } = compiler
-  const { pattern } = schema
+  const { pattern, 'x-lark': lark } = schema
   const format = isAnnotation(schema.format) ? undefined : schema.format
   const min = countOf(compiler, schema, 'minLength', place) ?? 0
   const max = countOf(compiler, schema, 'maxLength', place) ?? Number.POSITIVE_INFINITY
@@ -25,13 +27,14 @@ export function compileString(
   const hasLength = (min > 0 || max < Number.POSITIVE_INFINITY) && !isImplied
   const limits = [
     ...(pattern === undefined ? [] : [matching(compiler, pattern, place)]),
+    ...(lark === undefined ? [] : [withinGrammar(compiler, lark, place)]),
     ...(format === undefined ? [] : [matching(compiler, formatOf(compiler, format, place), place)]),
     ...(hasLength ? [json.builder.repeat(json.character, min, max)] : []),
   ]
   if (limits.length === 0) return json.string
   const quote = json.builder.literal('"')
   const content =
-    compiler.intersections.of(JSON.stringify([pattern, format, min, max]), limits) ??
+    compiler.intersections.of(JSON.stringify([pattern, lark, format, min, max]), limits) ??
     compiler.refuse(place, "'pattern', 'format' and lengths are too large to be combined")
   return json.builder.sequence(quote, content, quote)
 }
@@ -50,6 +53,16 @@ function matching(compiler: SchemaContext, pattern: unknown, place: SchemaPlace)
   } catch (error) {
     if (!(error instanceof UnsupportedPatternError)) throw error
     return compiler.refuse(place, `in 'pattern', ${error.message}`)
+  }
+}
+
+/** The strings of a grammar in Lark. */
+function withinGrammar(compiler: SchemaContext, lark: unknown, place: SchemaPlace): Grammar {
+  try {
+    return compileLark(compiler.json, String(lark))
+  } catch (error) {
+    if (!(error instanceof LarkError || error instanceof UnsupportedPatternError)) throw error
+    return compiler.refuse(place, error.message)
   }
 }
 

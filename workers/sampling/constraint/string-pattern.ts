@@ -50,6 +50,11 @@ export function compilePattern(json: JsonGrammar, pattern: string): Grammar {
   return new PatternParser(json, pattern).parse({ around: json.character })
 }
 
+/** The inside of a JSON string that matches an ECMAScript pattern from its beginning to its end. */
+export function compileWholeString(json: JsonGrammar, pattern: string): Grammar {
+  return new PatternParser(json, pattern).parse()
+}
+
 /** A text, outside of JSON, that matches an ECMAScript pattern from its beginning to its end. */
 export function compileWholePattern(builder: GrammarBuilder, pattern: string): Grammar {
   const characterOf = (ranges: CodePointRanges) => oneCharacter(builder, normalizeRanges(ranges))

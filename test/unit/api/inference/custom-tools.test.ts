@@ -252,6 +252,19 @@ describe('custom tools of a response', () => {
   })
 })
 
+describe('the grammar of a custom tool', () => {
+  it('is a keyword of its input', async () => {
+    const format = { type: 'grammar', syntax: 'lark', definition: 'start: "a"' } as const
+    await client.responses.create({
+      ...{ model: MODEL, input: 'Hi', tools: [{ type: 'custom', name: 'x', format }] },
+    })
+    expect(chatPrompt().tools?.[0]).toMatchObject({
+      ...{ isStrict: true, schemaPath: 'tools[0].format.definition' },
+      parameters: { properties: { input: { type: 'string', 'x-lark': 'start: "a"' } } },
+    })
+  })
+})
+
 describe('the regular expression of a custom tool', () => {
   it.each([
     ['a|b', '^(?:a|b)$'],

@@ -165,12 +165,6 @@ const TOOLS: readonly Refusal[] = [
     'missing_required_parameter',
     /./,
   ],
-  [
-    { tools: [TOOL, { ...CUSTOM, format: { type: 'grammar', syntax: 'lark', definition: 'x' } }] },
-    'tools[1].format.syntax',
-    'invalid_value',
-    /in Lark are not supported\. Supported values are: 'regex'\.$/,
-  ],
   [{ tools: [TOOL, { ...CUSTOM, name: 'add' }] }, 'tools', 'invalid_value', /'add' is the name of/],
   [
     { tools: [TOOL, CUSTOM], tool_choice: { type: 'custom', name: 'add' } },

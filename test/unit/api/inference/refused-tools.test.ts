@@ -116,12 +116,6 @@ const REFUSALS: readonly Refusal[] = [
     /'lark' and 'regex'/,
   ],
   [
-    { tools: [TOOL, grammar({ syntax: 'lark', definition: 'start: "a"' })] },
-    'tools[1].custom.format.grammar.syntax',
-    'invalid_value',
-    /in Lark are not supported\. Supported values are: 'regex'\.$/,
-  ],
-  [
     { tools: [grammar({ syntax: 'regex', definition: 'x'.repeat(4091) })] },
     'tools[0].custom.format.grammar.definition',
     'invalid_value',

@@ -1,0 +1,184 @@
+import type { Grammar } from './grammar.ts'
+import type { JsonGrammar } from './json-grammar.ts'
+import { COMMON_TERMINALS } from './lark-terminals.ts'
+import { LarkError, type LarkToken, readLark } from './lark-tokens.ts'
+import { compileWholeString } from './string-pattern.ts'
+
+const DEPTH_MAX = 64
+const REPEATS_MAX = 100_000
+const PATTERN_CHARS_MAX = 2000
+const START = 'start'
+const OPERATORS: Readonly<Record<string, readonly [number, number]>> = {
+  '?': [0, 1],
+  '*': [0, Number.POSITIVE_INFINITY],
+  '+': [1, Number.POSITIVE_INFINITY],
+}
+
+/**
+ * Compiles a grammar in Lark to the inside of a JSON string: rules and terminals, of which `start`
+ * is the first, with texts, regular expressions, ranges, groups, `|`, `?`, `*`, `+`, `~`, aliases,
+ * and imports out of `common`. Terminals are rules like others: there is no lexer, and so neither
+ * priorities nor `%ignore`. Throws `LarkError`, and `UnsupportedPatternError` for an expression.
+ */
+export function compileLark(json: JsonGrammar, text: string): Grammar {
+  json.builder.budget.chargeText(text.length)
+  return new LarkParser(json, readLark(text)).parse()
+}
+
+class LarkParser {
+  readonly #json: JsonGrammar
+  readonly #tokens: readonly LarkToken[]
+  readonly #rules = new Map<string, Grammar>()
+  readonly #named = new Set<string>([START])
+  #position = 0
+  #depth = 0
+
+  constructor(json: JsonGrammar, tokens: readonly LarkToken[]) {
+    this.#json = json
+    this.#tokens = tokens
+  }
+
+  parse(): Grammar {
+    for (let token = this.#peek(); token !== undefined; token = this.#peek()) {
+      this.#position += 1
+      if (token.kind === 'head') this.#define(token.text, this.#alternatives())
+      else if (token.kind === 'import') this.#import(token.text)
+      else this.#refuse(token, 'a rule such as `name: …`')
+    }
+    const missing = [...this.#named].find((name) => !this.#rules.has(name))
+    if (missing !== undefined) throw new LarkError(`there is no rule '${missing}'`)
+    return this.#rules.get(START) as Grammar
+  }
+
+  #define(name: string, grammar: Grammar): void {
+    if (this.#rules.has(name)) throw new LarkError(`the rule '${name}' is defined twice`)
+    this.#rules.set(name, grammar)
+  }
+
+  /** `NAME` or `NAME -> OTHER`, out of the terminals that come with Lark. */
+  #import(text: string): void {
+    const [name = '', alias = name] = text.split('->')
+    const pattern = Object.hasOwn(COMMON_TERMINALS, name) ? COMMON_TERMINALS[name] : undefined
+    if (pattern === undefined) throw new LarkError(`'common.${name}' is not supported`)
+    this.#define(alias, compileWholeString(this.#json, pattern))
+  }
+
+  #alternatives(): Grammar {
+    this.#depth += 1
+    if (this.#depth > DEPTH_MAX) throw new LarkError('its groups are nested too deeply')
+    // A rule may begin with a bar.
+    this.#take('|')
+    const options = [this.#sequence()]
+    while (this.#take('|')) options.push(this.#sequence())
+    this.#depth -= 1
+    return this.#json.builder.choiceOf(options)
+  }
+
+  #sequence(): Grammar {
+    const parts: Grammar[] = []
+    for (let token = this.#peek(); token !== undefined; token = this.#peek()) {
+      const isEnd = token.kind === 'head' || token.kind === 'import'
+      if (isEnd || (token.kind === 'sign' && '|)]'.includes(token.text))) break
+      if (this.#take('->')) this.#next('name', 'the name of an alias')
+      else parts.push(this.#repeated(this.#element()))
+    }
+    return this.#json.builder.sequenceOf(parts)
+  }
+
+  #element(): Grammar {
+    const { builder } = this.#json
+    const token = this.#peek() as LarkToken
+    this.#position += 1
+    switch (token.kind) {
+      case 'name':
+        this.#named.add(token.text)
+        return builder.reference(() => this.#rules.get(token.text) as Grammar)
+      case 'pattern':
+        if (token.text.length > PATTERN_CHARS_MAX) {
+          throw new LarkError(`a regular expression has more than ${PATTERN_CHARS_MAX} characters`)
+        }
+        return compileWholeString(this.#json, token.text)
+      case 'text':
+        return this.#take('..') ? this.#range(token) : this.#text(token)
+      default:
+        if (token.text === '(') return this.#group(')')
+        if (token.text === '[') return builder.optional(this.#group(']'))
+        return this.#refuse(token, 'a text, a regular expression, a group or a name')
+    }
+  }
+
+  #group(closing: string): Grammar {
+    const group = this.#alternatives()
+    return this.#take(closing) ? group : this.#refuse(this.#peek(), `'${closing}'`)
+  }
+
+  #text({ text, ignoresCase }: LarkToken): Grammar {
+    const { builder } = this.#json
+    if (ignoresCase !== true) return builder.literal(JSON.stringify(text).slice(1, -1))
+    return builder.sequenceOf(
+      [...text].map((character) => {
+        const cases = [character.toLowerCase(), character.toUpperCase()]
+        const points = cases.filter((one) => [...one].length === 1).map(pointOf)
+        return this.#json.characterOf(points.map((point) => [point, point] as const))
+      }),
+    )
+  }
+
+  #range(low: LarkToken): Grammar {
+    const high = this.#next('text', 'the end of a range')
+    const [from, to] = [low, high].map(({ text }) => ([...text].length === 1 ? pointOf(text) : NaN))
+    if (from !== undefined && to !== undefined && from <= to) {
+      return this.#json.characterOf([[from, to]])
+    }
+    return this.#refuse(low, 'a range from one character to a later one')
+  }
+
+  #repeated(element: Grammar): Grammar {
+    const { builder } = this.#json
+    let repeated = element
+    for (let token = this.#peek(); token?.kind === 'sign'; token = this.#peek()) {
+      const bounds = token.text === '~' ? this.#bounds() : OPERATORS[token.text]
+      if (bounds === undefined) break
+      if (token.text !== '~') this.#position += 1
+      repeated = builder.repeat(repeated, bounds[0], bounds[1])
+    }
+    return repeated
+  }
+
+  /** `~3` or `~2..5`. */
+  #bounds(): readonly [number, number] {
+    this.#position += 1
+    const count = () => Number(this.#next('number', 'a number of repetitions').text)
+    const min = count()
+    const max = this.#take('..') ? count() : min
+    if (max < min || max > REPEATS_MAX) throw new LarkError(`the repetition ~${min}..${max}`)
+    return [min, max]
+  }
+
+  #peek(): LarkToken | undefined {
+    return this.#tokens[this.#position]
+  }
+
+  #take(sign: string): boolean {
+    const token = this.#peek()
+    if (token?.kind !== 'sign' || token.text !== sign) return false
+    this.#position += 1
+    return true
+  }
+
+  #next(kind: LarkToken['kind'], expected: string): LarkToken {
+    const token = this.#peek()
+    if (token?.kind !== kind) return this.#refuse(token, expected)
+    this.#position += 1
+    return token
+  }
+
+  #refuse(token: LarkToken | undefined, expected: string): never {
+    const where = token === undefined ? 'at its end' : `in line ${token.line}`
+    throw new LarkError(`${where}, ${expected} is expected (Lark)`)
+  }
+}
+
+function pointOf(character: string): number {
+  return character.codePointAt(0) as number
+}
