@@ -95,6 +95,63 @@ describe('a stored response', () => {
   })
 })
 
+describe('a call of a custom tool', () => {
+  const format = { type: 'grammar', syntax: 'regex', definition: '[a-z]{3}' } as const
+  const asked = {
+    ...{ ...QUESTION, tools: [{ type: 'custom', name: 'run', format } as const] },
+    tool_choice: 'required' as const,
+  }
+  const call = {
+    ...{ type: 'custom_tool_call', id: expect.stringMatching(/^ctc_/), name: 'run' },
+    ...{ input: expect.stringMatching(/^[a-z]{3}$/), status: 'completed' },
+  }
+
+  it('is stored by a background response, which its output continues', async () => {
+    const { id } = await client.responses.create({ ...asked, background: true })
+    await reach(id, 'completed')
+    const { output } = await client.responses.retrieve(id)
+    expect(output).toMatchObject([call])
+    const [first] = output
+    if (first?.type !== 'custom_tool_call') throw new Error('no custom tool was called')
+    const next = await client.responses.create({
+      ...{ model: MODEL, temperature: 0, previous_response_id: id },
+      input: [{ type: 'custom_tool_call_output', call_id: first.call_id, output: 'done' }],
+    })
+    expect(next.output).toMatchObject([{ type: 'message', status: 'completed' }])
+    const { data } = await client.responses.inputItems.list(next.id)
+    expect(data).toMatchObject([
+      { type: 'custom_tool_call_output', id: expect.stringMatching(/^ctco_/), output: 'done' },
+    ])
+  })
+
+  it('is an item of its conversation', async () => {
+    const conversation = await client.conversations.create({
+      items: [
+        { type: 'custom_tool_call', call_id: 'c1', name: 'run', input: 'ls' },
+        { type: 'custom_tool_call_output', call_id: 'c1', output: 'a' },
+      ],
+    })
+    await client.responses.create({ ...asked, conversation: conversation.id })
+    const { data } = await client.conversations.items.list(conversation.id, { order: 'asc' })
+    expect(data).toMatchObject([
+      { type: 'custom_tool_call', id: expect.stringMatching(/^ctc_/), input: 'ls' },
+      ...[{ type: 'custom_tool_call_output' }, { type: 'message' }, call],
+    ])
+  })
+
+  it('is stored with a chat', async () => {
+    const { id } = await client.chat.completions.create({
+      ...{ model: MODEL, messages: [{ role: 'user', content: QUESTION.input }], store: true },
+      ...{ tools: [{ type: 'custom', custom: { name: 'run' } }], tool_choice: 'required' },
+      max_completion_tokens: 200,
+    })
+    const { choices } = await client.chat.completions.retrieve(id)
+    expect(choices[0]?.message.tool_calls).toMatchObject([
+      { type: 'custom', custom: { name: 'run', input: expect.any(String) } },
+    ])
+  })
+})
+
 describe('a stored chat', () => {
   it('is listed, fetched, labelled and deleted, streamed or not', async () => {
     const messages = [{ role: 'user' as const, content: QUESTION.input }]
