@@ -44,13 +44,19 @@ export async function processCompletion(
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
     const format = input.task === 'generate' ? input.responseFormat : { type: 'text' as const }
-    throw failure.invalidRequest(
-      format.type === 'grammar'
-        ? 'The grammar is too ambiguous to be enforced while decoding: a rule may not begin with itself.'
-        : 'The schema is too ambiguous to be enforced while decoding.',
-      { param: format.type === 'text' ? 'tools' : formPathOf(format), cause: error },
-    )
+    throw failure.invalidRequest(tooAmbiguous(format), {
+      ...{ param: format.type === 'text' ? 'tools' : formPathOf(format), cause: error },
+    })
   }
+}
+
+function tooAmbiguous({ type }: GenerateInput['responseFormat']): string {
+  const end = 'is too ambiguous to be enforced while decoding'
+  if (type === 'grammar') return `The grammar ${end}: a rule may not begin with itself.`
+  if (type === 'text') {
+    return `The schema of a tool ${end}. In the grammar of one, no rule may begin with itself.`
+  }
+  return `The schema ${end}.`
 }
 
 function processTexts(

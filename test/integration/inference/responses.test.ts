@@ -161,6 +161,18 @@ describe('a response of the model that ships', () => {
     })
   })
 
+  it('refuses the grammar of a custom tool whose rule begins with itself', async () => {
+    const definition = 'start: start "+1" | "1"'
+    const format = { type: 'grammar', syntax: 'lark', definition } as const
+    for (const tool_choice of ['auto', 'required'] as const) {
+      const asked = { ...request, tools: [{ type: 'custom', name: 'run', format } as const] }
+      await expect(client.responses.create({ ...asked, tool_choice })).rejects.toMatchObject({
+        ...{ status: 400, param: 'tools' },
+        message: expect.stringContaining('no rule may begin with itself'),
+      })
+    }
+  })
+
   it('spells its tokens out when asked', async () => {
     const { output } = await client.responses.create({
       ...{ ...request, max_output_tokens: 8, top_logprobs: 2 },
