@@ -26,6 +26,10 @@ const format = (schema: object) =>
   chat({
     response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema } },
   })
+const custom = (syntax: string, definition: string) => ({
+  type: 'custom',
+  custom: { name: 'a', format: { type: 'grammar', grammar: { syntax, definition } } },
+})
 const tool = (parameters: object, index = 0) => ({
   type: 'function',
   function: { name: `tool_${index}`, parameters, strict: true },
@@ -100,6 +104,24 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
   tools: (size) => chat({ tools: list(size, (at) => tool({ type: 'object' }, at)) }),
   'tool properties': (size) =>
     chat({ tools: [tool({ type: 'object', properties: members(size, () => text) })] }),
+  'grammar of a custom tool': (size) =>
+    chat({ tools: [custom('lark', `start: ${'("a"|'.repeat(size / 5)}`)] }),
+  'rules of a custom tool': (size) =>
+    chat({ tools: [custom('lark', list(size / 10, (at) => `a${at}: "b"\n`).join(''))] }),
+  'expression of a custom tool': (size) => chat({ tools: [custom('regex', '\\'.repeat(size))] }),
+  'input of a custom tool': (size) =>
+    chat({
+      messages: [
+        USER,
+        {
+          role: 'assistant',
+          tool_calls: [
+            { id: 'c', type: 'custom', custom: { name: 'a', input: '"\\\n'.repeat(size / 3) } },
+          ],
+        },
+        { role: 'tool', tool_call_id: 'c', content: 'Done.' },
+      ],
+    }),
   'tool description': (size) =>
     chat({ tools: [{ type: 'function', function: { name: 'a', description: words(size) } }] }),
   'arguments of numbers': (size) => called([`[${'1,'.repeat(size)}1]`]),
