@@ -175,8 +175,8 @@ const MEANINGS: Readonly<Record<string, string>> = {
 function isMeant({ protocol, hostname, port, pathname }: URL, target: string): boolean {
   if (hostname === 'app.example.com') return protocol === 'https:' || protocol === 'http:'
   if (protocol === 'myapp:') return hostname === 'callback' && pathname === ''
-  // A URL drops the port of its scheme.
-  const isPortGiven = port !== '' || target.includes(':80/')
+  // A URL drops the port of its scheme, and an empty one.
+  const isPortGiven = port !== '' || /localhost:/i.test(target)
   if (protocol === 'http:') return hostname === 'localhost' && isPortGiven
   if (protocol !== 'https:' || port !== '') return false
   if (/^[^./]+\.example\.net$/.test(hostname)) return pathname === '/cb'
