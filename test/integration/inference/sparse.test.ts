@@ -1,60 +1,33 @@
-import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { afterAll, beforeAll, expect, inject, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 
-import { openFaultTiers } from '#test/support/fault-tiers.ts'
-import { createDatabase } from '#test/support/services.ts'
-import { API_KEY } from '#test/support/tiers.ts'
+import { serveModels } from '#test/support/served-models.ts'
 
 const MODELS = join(import.meta.dirname, '../../fixtures/models')
 const { texts, ids, heads } = JSON.parse(
   readFileSync(join(MODELS, 'splade/golden.json'), 'utf8'),
 ) as { texts: string[]; ids: number[][]; heads: [{ weights: [number, number][][] }] }
 
-let url = ''
-let close: () => Promise<void>
+let server: Awaited<ReturnType<typeof serveModels>>
 
 beforeAll(async () => {
-  const database = await createDatabase()
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-sparse-'))
-  const catalogue = join(folder, 'models.json')
   const sparse = { kind: 'embedding', capabilities: ['sparse'] }
   const models = [
     { ...sparse, id: 'splade', source: join(MODELS, 'splade') },
     { ...sparse, id: 'm3-sparse', source: join(MODELS, 'bge-m3') },
     { kind: 'embedding', id: 'm3-dense', source: join(MODELS, 'bge-m3') },
   ]
-  await writeFile(catalogue, JSON.stringify({ models }))
-  const tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
-    keyPrefix: `sparse-${randomUUID().slice(0, 8)}`,
-    env: {
-      ...{ MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: 'splade,m3-sparse,m3-dense' },
-    },
-  })
-  close = async () => {
-    await tiers.stop()
-    await database.drop()
-    await rm(folder, { recursive: true, force: true })
-  }
-  const [api] = await Promise.all([tiers.startApi(), tiers.startWorker()])
-  url = api.url
+  server = await serveModels(models, ['splade', 'm3-sparse', 'm3-dense'])
 }, 300_000)
-afterAll(() => close())
+afterAll(() => server?.close())
 
 type Row = { readonly index: number; readonly value: number }
 
 async function post(path: string, body: object) {
-  const answer = await fetch(`${url}${path}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
-  return { status: answer.status, body: (await answer.json()) as never }
+  const answer = await server.post(path, body)
+  return { status: answer.status, body: answer.body as never }
 }
 
 async function embedSparse(body: object): Promise<readonly (readonly Row[])[]> {

@@ -1,30 +1,21 @@
-import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { openFaultTiers } from '#test/support/fault-tiers.ts'
-import { createDatabase } from '#test/support/services.ts'
-import { API_KEY } from '#test/support/tiers.ts'
+import { serveModels } from '#test/support/served-models.ts'
 
 const MODELS = join(import.meta.dirname, '../../fixtures/models')
 const MODEL = 'pictured'
-const SERVED = `${MODEL},towers-vision,text-judge,image-judge`
+const SERVED = [MODEL, 'towers-vision', 'text-judge', 'image-judge']
 const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
 const FILES = read('vision-images.json') as readonly string[]
 /** Prompts of transformers; the first is of one image, the second of two. */
 const { cases } = read('smolvlm/golden.json') as { cases: { text: string; ids: number[] }[] }
 
-let url = ''
-let close: () => Promise<void>
+let server: Awaited<ReturnType<typeof serveModels>>
 
 beforeAll(async () => {
-  const database = await createDatabase()
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-vision-'))
-  const catalogue = join(folder, 'models.json')
   const model = { kind: 'completion', source: join(MODELS, 'smolvlm') }
   const models = [
     { ...model, id: MODEL, capabilities: ['chat', 'vision'] },
@@ -44,21 +35,9 @@ beforeAll(async () => {
       options: { categories: { nsfw: 'sexual', normal: null } },
     },
   ]
-  await writeFile(catalogue, JSON.stringify({ models }))
-  const tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
-    keyPrefix: `vision-${randomUUID().slice(0, 8)}`,
-    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: SERVED },
-  })
-  close = async () => {
-    await tiers.stop()
-    await database.drop()
-    await rm(folder, { recursive: true, force: true })
-  }
-  const [api] = await Promise.all([tiers.startApi(), tiers.startWorker()])
-  url = api.url
+  server = await serveModels(models, SERVED)
 }, 300_000)
-afterAll(() => close())
+afterAll(() => server?.close())
 
 const dataUrl = (file: number) => `data:image/png;base64,${FILES[file]}`
 const ASKED = { model: MODEL, temperature: 0 }
@@ -88,12 +67,8 @@ interface Answer {
 }
 
 async function post(path: string, body: object) {
-  const answer = await fetch(`${url}/v1/${path}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
-  return { status: answer.status, body: (await answer.json()) as Answer }
+  const answer = await server.post(`/v1/${path}`, body)
+  return { status: answer.status, body: answer.body as Answer }
 }
 
 async function chat(files: readonly number[], text: string, more: object = {}) {
