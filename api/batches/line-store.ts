@@ -261,9 +261,8 @@ async function close(
 
 /**
  * Batches alternate: of the organizations with the fewest lines in flight, the one that was served
- * longest ago goes first. A line with an expired lease
- * belonged to a process that died. Of one batch, the index has the lines in their order: a join
- * would sort all remaining ones each time.
+ * longest ago goes first. A line with an expired lease belonged to a process that died. Of one
+ * batch, the index has the lines in their order: a join would sort all remaining ones each time.
  */
 function claim(
   db: Db,

@@ -37,7 +37,7 @@ import {
   labellingJob,
   presentLabels,
 } from './moderations/classify.ts'
-import { checkTextCount } from './moderations/classify-texts.ts'
+import { checkTextCount } from './moderations/classifying-job.ts'
 import {
   MODERATION_BODY,
   type ModerationBody,

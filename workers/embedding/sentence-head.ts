@@ -37,7 +37,7 @@ const POOLING_NAMES: ReadonlyMap<unknown, PoolingMode> = new Map<unknown, Poolin
   ['lasttoken', 'lastToken'],
 ])
 
-/** What the folder does not say of its head. */
+/** Settings of a head that come from outside its folder. */
 interface HeadSettings {
   /** The pooling mode that the catalogue names instead of the folder, by the folder's names. */
   readonly pooling?: string | undefined

@@ -49,7 +49,7 @@ export interface DecoderGraph {
   /** Three where each position is a time, a row and a column, as in Qwen2-VL. */
   readonly positionAxes: 1 | 3
   readonly hasAttentionMask: boolean
-  /** States take in what the last columns of the mask allow: these are the last tokens. */
+  /** Whether states read `attention_mask`; its last columns are those of the last tokens. */
   readonly areStatesMasked: boolean
   /** Old merged exports choose between their two branches by this input. */
   readonly hasCacheBranch: boolean

@@ -18,8 +18,8 @@ const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', non
 
 /**
  * The prefix and adapter of a request: the model's tasks, else the prefixes of the catalogue or of
- * the model's files. Throws `invalidRequest` for what the model does not distinguish; `param` names
- * the field of the role.
+ * the model's files. Throws `invalidRequest` for a role or a task that the model does not know;
+ * `param` names the field of the role.
  */
 export function purposeOf(
   input: Pick<EmbedInput, 'role' | 'taskName'>,

@@ -33,7 +33,7 @@ interface Opened<Model> {
   readonly bytes: number
 }
 
-/** Opens a model of texts' vectors, or one for what the catalogue says: `rerank`, `sparse`. */
+/** Opens an encoder, a reranker, a classifier or a sparse encoder, by the model's capabilities. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
   tools: OpenTools,
@@ -70,7 +70,7 @@ export async function openEmbeddingModel(
     const classifier = await openClassifier(options)
     return { opened: { task: 'classify', reads: 'texts', classifier }, bytes }
   }
-  if (model.capabilities.includes('sparse')) {
+  if (can('sparse')) {
     const encoder = await openSparseEncoder(options)
     return { opened: { task: 'sparse', encoder, options: model.options }, bytes }
   }

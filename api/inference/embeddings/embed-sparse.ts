@@ -21,6 +21,7 @@ import type { EmbeddingResult, SparseInput } from '#shared/contracts/embedding.t
 import {
   checkInputCount,
   checkTokenCount,
+  itemsOf,
   TEXTS_OR_TOKEN_IDS,
   watchTokens,
 } from './embedding-request.ts'
@@ -111,8 +112,8 @@ export async function sparseJob(
 }
 
 function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): SparseInput {
-  const isOne = typeof inputs === 'string' || typeof inputs[0] === 'number'
-  const items = (isOne ? [inputs] : inputs) as SparseInput['items']
+  // The schema takes no images.
+  const items = itemsOf(inputs).items as SparseInput['items']
   checkTokenCount(items, 'inputs')
   return {
     ...{ task: 'sparse', items, role: name === 'document' ? 'passage' : (name ?? 'none') },

@@ -26,7 +26,7 @@ import {
   type ClassifyServices,
   checkTextCount,
   classifyingJob,
-} from './classify-texts.ts'
+} from './classifying-job.ts'
 
 const TOKENS_MAX = 300_000
 const TEXT = Type.String({ minLength: 1 })

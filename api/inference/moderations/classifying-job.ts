@@ -80,8 +80,8 @@ function requireClassifier(
   { catalogue }: ClassifyServices,
   { items: [first] }: ClassifyInput,
 ): void {
-  const can = ({ capabilities }: CatalogueModel): boolean =>
-    capabilities.includes('classify') && capabilities.includes('vision')
+  const can = (model: CatalogueModel): boolean =>
+    model.capabilities.includes('classify') && readsOf(model) === 'images'
   if (catalogue.models.some(can)) return
   const path = typeof first === 'object' && 'path' in first ? first.path : 'input'
   throw invalidValue(path, 'no model of this server classifies images, only texts.')

@@ -16,7 +16,7 @@ import {
   type ClassifyServices,
   checkTextCount,
   classifyingJob,
-} from './classify-texts.ts'
+} from './classifying-job.ts'
 
 /** Names that clients send without a choice of their own. */
 const OPENAI_MODELS: ReadonlySet<string> = new Set([
@@ -150,7 +150,7 @@ export async function moderatingJobs(
   return { jobs, images }
 }
 
-/** Names of OpenAI choose no model here, unless one has the name and reads what is judged. */
+/** Drops a name of OpenAI unless a model of this server has it and reads the given inputs. */
 function nameOf(
   { catalogue }: ClassifyServices,
   name: string | null | undefined,

@@ -26,31 +26,22 @@ const MESSAGE = {
   },
 }
 
-const FUNCTION_CALL = {
+/** A call of a tool; the field has what the model wrote for it. */
+const callOf = (type: string, field: string, written: object) => ({
   type: 'object',
-  required: ['id', 'type', 'status', 'call_id', 'name', 'arguments'],
+  required: ['id', 'type', 'status', 'call_id', 'name', field],
   properties: {
     id: { type: 'string' },
-    type: { const: 'function_call' },
+    type: { const: type },
     status: STATUS,
     call_id: { type: 'string' },
     name: { type: 'string' },
-    arguments: { type: 'string', description: 'JSON.' },
+    [field]: { type: 'string', ...written },
   },
-}
+})
 
-const CUSTOM_TOOL_CALL = {
-  type: 'object',
-  required: ['id', 'type', 'status', 'call_id', 'name', 'input'],
-  properties: {
-    id: { type: 'string' },
-    type: { const: 'custom_tool_call' },
-    status: STATUS,
-    call_id: { type: 'string' },
-    name: { type: 'string' },
-    input: { type: 'string' },
-  },
-}
+const FUNCTION_CALL = callOf('function_call', 'arguments', { description: 'JSON.' })
+const CUSTOM_TOOL_CALL = callOf('custom_tool_call', 'input', {})
 
 const REASONING = {
   type: 'object',

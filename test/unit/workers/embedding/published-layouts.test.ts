@@ -8,8 +8,8 @@ import { checkInputs, ENCODER_INPUTS } from '#workers/embedding/encoder-batch.ts
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { chooseOutput } from '#workers/embedding/encoder-output.ts'
 
-// What the hub has of each model: its configuration, the modules of sentence-transformers, and the
-// inputs and outputs of its export. Fields that are not read here are left out.
+// Each model as published: its configuration, the modules of sentence-transformers, and the inputs
+// and outputs of its export. Fields that are not read here are left out.
 
 const root = await mkdtemp(join(tmpdir(), 'millrace-layouts-'))
 afterAll(() => rm(root, { recursive: true }))
