@@ -3,8 +3,8 @@ import { setTimeout } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 
 import { openEventStream } from '#api/http/sse.ts'
-import type { Turns } from '#api/v1/turns.ts'
 import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
+import type { Turns } from '#shared/turns.ts'
 
 import { OPEN_STATES, type TuningStore } from './tuning-store.ts'
 

@@ -2,9 +2,9 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
-import type { Turns } from '#api/v1/turns.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
+import type { Turns } from '#shared/turns.ts'
 
 import { cancelTuningJob, jobOf, type TuningServices } from './changes.ts'
 import { type CreateServices, createTuningJob, requestedByFineTune } from './create-job.ts'

@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
-import { Turns } from '#api/v1/turns.ts'
 import { failure } from '#shared/errors.ts'
+import { Turns } from '#shared/turns.ts'
 
 import {
   cancelTuningJob,

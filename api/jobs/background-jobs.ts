@@ -3,12 +3,12 @@ import type { FastifyRequest } from 'fastify'
 import { pathOf } from '#api/http/request.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
-import { Turns } from '#api/v1/turns.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
+import { Turns } from '#shared/turns.ts'
 
 import type { EventLog, LogPage } from './event-log.ts'
 import { splitEvents } from './event-log.ts'
@@ -25,7 +25,7 @@ const POLL_MS = 100
 const SLOW_POLL_MS = 1000
 /** How much longer than this part of the wait so far an event may take to be seen. */
 const WAITED_PART = 0.1
-/** Event streams that look for the row of their job at a time. */
+/** Event streams that look for the row of their job at a time; other requests need connections. */
 const LOOKUPS_AT_ONCE = 2
 
 /** Options of a job that a request sets, besides its content. */

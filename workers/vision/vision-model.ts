@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 
 import type { MessageImage } from '#shared/contracts/completion.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
+import { Turns } from '#shared/turns.ts'
 import { openImage, PROMPT_IMAGE_FORMATS } from '#workers/image/image-file.ts'
 import { IMAGE_LIMITS, PreparationPool } from '#workers/preparation/thread-pool.ts'
 import { WorkBudget } from '#workers/preparation/work-budget.ts'
@@ -66,8 +67,7 @@ class LoadedVision implements VisionModel {
   readonly #embeddingSize: number
   readonly #cache = new FeatureCache(CACHE_BYTES_MAX)
   readonly #pool = new PreparationPool(IMAGE_LIMITS)
-  readonly #waiting: (() => void)[] = []
-  #numRunning = 0
+  readonly #turns = new Turns(IMAGES_AT_ONCE)
 
   constructor(rules: VisionRules, encoder: ImageEncoder, embeddingSize: number) {
     this.#rules = rules
@@ -100,7 +100,7 @@ class LoadedVision implements VisionModel {
         if (signal.aborted) throw new CancelledError()
         // Others may wait for the same image, so that its computation does not end with a request.
         const embeddings = await this.#cache.get(`${scope}\0${key}`, () => {
-          return this.#inTurn(() => this.#compute(bytes, layout, path))
+          return this.#turns.run(() => this.#compute(bytes, layout, path))
         })
         if (signal.aborted) throw new CancelledError()
         return embeddings
@@ -121,19 +121,6 @@ class LoadedVision implements VisionModel {
     const expected = countEmbeddings(layout.marks)
     if (count === expected) return embeddings
     throw new Error(`the image encoder makes ${count} embeddings of an image, not ${expected}`)
-  }
-
-  async #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-    if (this.#numRunning >= IMAGES_AT_ONCE) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    } else this.#numRunning += 1
-    try {
-      return await work()
-    } finally {
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#numRunning -= 1
-      else next()
-    }
   }
 }
 

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import type { Clock } from '#shared/clock.ts'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
+import { Turns } from '#shared/turns.ts'
 
 import { inventArgon2id, isCurrentHash } from './argon2.ts'
 import { createHashThreads } from './hash-threads.ts'
@@ -64,29 +65,18 @@ interface Pool {
 function createPool(
   limits: Patience & { readonly concurrency: number; readonly waitingMax: number },
 ): Pool {
-  const { clock, waitMsMax } = limits
-  const waiting: (() => void)[] = []
-  let running = 0
+  const { clock, waitMsMax, concurrency, waitingMax } = limits
+  const turns = new Turns(concurrency)
   const inPool: Pool['inPool'] = async (work) => {
     const sinceMs = clock.monotonic()
-    if (running >= limits.concurrency) {
-      if (waiting.length >= limits.waitingMax) throw tooMany()
-      // The finished work hands its place over, so `running` stays as it is.
-      await new Promise<void>((resolve) => waiting.push(resolve))
-    } else {
-      running += 1
-    }
-    try {
+    if (turns.running >= concurrency && turns.waiting >= waitingMax) throw tooMany()
+    return turns.run(async () => {
       // In a storm that lasts, work that comes too late would only make the rest late too.
       if (clock.monotonic() - sinceMs > waitMsMax) throw tooMany()
-      return await work()
-    } finally {
-      const next = waiting.shift()
-      if (next === undefined) running -= 1
-      else next()
-    }
+      return work()
+    })
   }
-  return { inPool, load: () => ({ running, waiting: waiting.length }) }
+  return { inPool, load: () => ({ running: turns.running, waiting: turns.waiting }) }
 }
 
 function tooMany(): Error {

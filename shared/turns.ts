@@ -1,7 +1,4 @@
-/**
- * Runs calls a few at a time, in the order in which they come. Thousands of clients that wait for
- * something thereby wait longer, and take no connection to the database from other requests.
- */
+/** Runs calls a few at a time, in the order in which they come. */
 export class Turns {
   readonly #limit: number
   #running = 0
@@ -9,6 +6,14 @@ export class Turns {
 
   constructor(limit: number) {
     this.#limit = limit
+  }
+
+  get running(): number {
+    return this.#running
+  }
+
+  get waiting(): number {
+    return this.#waiting.length
   }
 
   async run<Result>(work: () => Promise<Result>): Promise<Result> {

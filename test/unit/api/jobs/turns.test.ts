@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import type { EventLog } from '#api/jobs/event-log.ts'
 import type { JobStore, JobSummary } from '#api/jobs/job-store.ts'
-import { Turns } from '#api/v1/turns.ts'
 import { systemClock } from '#shared/clock.ts'
+import { Turns } from '#shared/turns.ts'
 
 /** Calls that count how many of them run at a time. */
 function counted() {
