@@ -43,7 +43,10 @@ it('gives the logits and the probabilities of images, alone and together', async
   expectClose([await encode(FILES[1] as Buffer)], [golden.logits[1] ?? []])
 })
 
-it.each(['clip', 'minilm'])('is not opened with %s, which has no logits of images', async (name) => {
-  const opening = openImageClassifier({ runtime, folder: join(MODELS, name) })
-  await expect(opening).rejects.toThrow()
-})
+it.each(['clip', 'minilm'])(
+  'is not opened with %s, which has no logits of images',
+  async (name) => {
+    const opening = openImageClassifier({ runtime, folder: join(MODELS, name) })
+    await expect(opening).rejects.toThrow()
+  },
+)
