@@ -38,7 +38,7 @@ export interface ToolDefinition {
   readonly parameters?: object
   /** Calls must follow the schema; a schema that cannot be enforced is refused. */
   readonly isStrict?: boolean
-  /** Where the request has the schema, for messages; as for all tools of the request if absent. */
+  /** Where the request has the schema, for messages. */
   readonly schemaPath?: string
 }
 
@@ -200,8 +200,6 @@ export interface GenerateInput {
   /** Also return the prompt (and its log-probabilities). */
   readonly echo: boolean
   readonly responseFormat: ResponseFormat
-  /** Where the request has the schema of a tool, whose index replaces `#`, for messages. */
-  readonly toolSchemaPath?: string
   /** Whether deltas are sent as they are generated; otherwise only checkpoints are. */
   readonly stream: boolean
   /** Tokens already delivered, by candidate index; set by the owner on a resubmission. */

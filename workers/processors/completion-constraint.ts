@@ -1,5 +1,5 @@
 import { callFormat, callTrigger } from '#shared/contracts/answer-formats.ts'
-import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
+import type { GenerateInput, ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { mapSchemas } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
@@ -13,7 +13,7 @@ import type {
 } from '../sampling/constraint/token-constraint.ts'
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
-import type { AskedFormat, ConstraintPlan, OfferedTool } from './constraint-plan.ts'
+import type { AskedFormat, ConstraintPlan } from './constraint-plan.ts'
 import { compileConstraint, formPathOf, isStrict } from './constraint-plan.ts'
 
 /** Smaller plans are compiled on the event loop first, for about 10 ms at most. */
@@ -43,18 +43,18 @@ export async function findConstraint(
   options: ConstraintOptions,
 ): Promise<Constraint> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
-  const { toolSchemaPath: toolPath } = input
   const { calls } = model.dialect
-  if (tools !== undefined)
-    return { source: await prepare(model, { kind: 'forced', tools, toolPath, calls }, options) }
+  if (tools !== undefined) {
+    return { source: await prepare(model, { kind: 'forced', tools, calls }, options) }
+  }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
     if (offered.length === 0) return { isFree: true }
-    const plan = { kind: 'offered', tools: offered, toolPath, calls } as const
+    const plan = { kind: 'offered', tools: offered, calls } as const
     return { source: await callsInFreeText(model, plan, options), isFree: true }
   }
-  const plan = { kind: 'form', format, tools: offered, toolPath, calls } as const
+  const plan = { kind: 'form', format, tools: offered, calls } as const
   try {
     return { source: await prepare(model, plan, options) }
   } catch (error) {
@@ -121,13 +121,14 @@ function tryInline(plan: ConstraintPlan, whole: WorkBudget): SurveyedGrammar | u
 }
 
 /** The tools of which one must be called, or undefined when the model may choose to call none. */
-function forcedTools(prompt: GenerateInput['prompts'][number]): readonly OfferedTool[] | undefined {
+function forcedTools(
+  prompt: GenerateInput['prompts'][number],
+): readonly ToolDefinition[] | undefined {
   if (prompt.form !== 'chat') return undefined
   const choice: ToolChoice = prompt.toolChoice ?? 'auto'
   if (choice === 'none' || choice === 'auto') return undefined
-  const offered = (prompt.tools ?? []).map((tool, index) => ({ tool, index }))
-  const forced =
-    choice === 'required' ? offered : offered.filter(({ tool }) => tool.name === choice.name)
+  const { tools = [] } = prompt
+  const forced = choice === 'required' ? tools : tools.filter(({ name }) => name === choice.name)
   if (forced.length > 0) return forced
   throw failure.invalidRequest(
     choice === 'required'
@@ -138,9 +139,9 @@ function forcedTools(prompt: GenerateInput['prompts'][number]): readonly Offered
 }
 
 /** The tools that the model may call or not. */
-function offeredTools(prompt: GenerateInput['prompts'][number]): readonly OfferedTool[] {
+function offeredTools(prompt: GenerateInput['prompts'][number]): readonly ToolDefinition[] {
   if (prompt.form !== 'chat' || (prompt.toolChoice ?? 'auto') !== 'auto') return []
-  return (prompt.tools ?? []).map((tool, index) => ({ tool, index }))
+  return prompt.tools ?? []
 }
 
 async function callsInFreeText(
@@ -164,6 +165,6 @@ async function callsInFreeText(
   return new TriggeredConstraint({ ...options, inner: () => factory, isLenient: !mustFollow })
 }
 
-function isSmall({ tool }: OfferedTool): boolean {
+function isSmall(tool: ToolDefinition): boolean {
   return JSON.stringify(tool).length <= INLINE_CHARACTERS_MAX
 }

@@ -21,20 +21,13 @@ import {
 import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
 import { tagGrammar } from './tag-grammar.ts'
 
-/** Where chat completions have the schema of an answer, and those of tools. */
+/** Where chat completions have the schema of an answer. */
 const SCHEMA_PATH = 'response_format.json_schema.schema'
-const TOOL_SCHEMA_PATH = 'tools[#].function.parameters'
 /** As the API describes a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
 /** The constraint on the text of an answer. */
 export type AskedFormat = Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>
-
-/** A tool and its place in the request, for messages. */
-export interface OfferedTool {
-  readonly tool: ToolDefinition
-  readonly index: number
-}
 
 /** The request field that holds a form, for messages. */
 export function formPathOf(format: AskedFormat): string {
@@ -47,8 +40,7 @@ export type ConstraintPlan = (
   | { readonly kind: 'forced' | 'offered' }
   | { readonly kind: 'form'; readonly format: AskedFormat }
 ) & {
-  readonly tools: readonly OfferedTool[]
-  readonly toolPath?: string | undefined
+  readonly tools: readonly ToolDefinition[]
   /** How the model writes calls. */
   readonly calls: CallFormatName
 }
@@ -60,9 +52,7 @@ export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Gra
   const compiler = new SchemaCompiler('tools', json)
   const follows = plan.kind === 'forced' ? 'exactly' : 'where possible'
   const format = callFormat(plan.calls)
-  const compiled = plan.tools.map((tool) =>
-    compileTool(compiler, { ...tool, path: plan.toolPath, format }, follows),
-  )
+  const compiled = plan.tools.map((tool) => compileTool(compiler, tool, { format, follows }))
   const { builder } = json
   return plan.kind === 'forced'
     ? wholeCall(builder, format, compiled)
@@ -73,19 +63,17 @@ export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Gra
 function formOrCalls(
   base: JsonGrammar,
   format: AskedFormat,
-  { tools: offered, toolPath, calls }: ConstraintPlan,
+  { tools, calls }: ConstraintPlan,
 ): Grammar {
   const compiler = new SchemaCompiler('response_format', base)
   const { json } = compiler
   const form = compileFormat(compiler, format)
-  if (offered.length === 0) return form
+  if (tools.length === 0) return form
   const { builder } = json
   const toolCompiler = new SchemaCompiler('tools', json)
-  const callsFormat = callFormat(calls)
-  const compiled = offered.map((tool) =>
-    compileTool(toolCompiler, { ...tool, path: toolPath, format: callsFormat }, 'where possible'),
-  )
-  return builder.choice(form, wholeCall(builder, callsFormat, compiled, true))
+  const options = { format: callFormat(calls), follows: 'where possible' } as const
+  const compiled = tools.map((tool) => compileTool(toolCompiler, tool, options))
+  return builder.choice(form, wholeCall(builder, options.format, compiled, true))
 }
 
 function compileFormat(compiler: SchemaCompiler, format: AskedFormat): Grammar {
@@ -149,23 +137,25 @@ function textGrammar(param: string, compile: () => Grammar): Grammar {
  */
 function compileTool(
   compiler: SchemaCompiler,
-  offered: OfferedTool & { readonly path: string | undefined; readonly format: CallFormat },
-  follows: 'exactly' | 'where possible',
+  tool: ToolDefinition,
+  {
+    format,
+    follows,
+  }: { readonly format: CallFormat; readonly follows: 'exactly' | 'where possible' },
 ): CompiledTool {
-  const { tool, index, path: common = TOOL_SCHEMA_PATH } = offered
-  const { name, parameters, schemaPath: path = common } = tool
-  const place = path.replace('#', String(index))
+  const { name, parameters, schemaPath = 'tools' } = tool
   const compile = (): Grammar => {
     const schema = parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters }
-    const { syntax, wrappers = [] } = offered.format
-    if (syntax === 'json') return compileField(compiler, schema, place)
-    const compileJson = (value: unknown): Grammar => compileField(compiler, value, place)
+    const { syntax, wrappers = [] } = format
+    if (syntax === 'json') return compileField(compiler, schema, schemaPath)
+    const compileJson = (value: unknown): Grammar => compileField(compiler, value, schemaPath)
     const quote = wrappers[0] ?? ''
-    return refusedAt(place, () => pairedArguments(schema, { compiler, syntax, quote, compileJson }))
+    const context = { compiler, syntax, quote, compileJson }
+    return refusedAt(schemaPath, () => pairedArguments(schema, context))
   }
-  if (isStrict(offered)) return { name, parameters: compile() }
+  if (isStrict(tool)) return { name, parameters: compile() }
   const { json } = compiler
-  const anyArguments = (): Grammar => anyArgumentsOf(json, offered.format)
+  const anyArguments = (): Grammar => anyArgumentsOf(json, format)
   const compileLeniently = (isLater: boolean): Grammar => {
     try {
       return compile()
@@ -216,6 +206,6 @@ function isOverBudgetLater(error: unknown): boolean {
 }
 
 /** Whether the calls of a tool must follow its schema. */
-export function isStrict({ tool }: OfferedTool): boolean {
+export function isStrict(tool: ToolDefinition): boolean {
   return tool.isStrict === true
 }

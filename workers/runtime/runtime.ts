@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { Turns } from '#shared/turns.ts'
 import {
   allocateElements,
   countElements,
@@ -8,7 +9,7 @@ import {
 
 import { ModelLoadError } from './errors.ts'
 import { callForPointer, check, type Native, openLibrary, type Pointer } from './native.ts'
-import { ModelSession, RunQueue } from './session.ts'
+import { ModelSession } from './session.ts'
 import { createSessionOptions, type SessionOptions } from './session-options.ts'
 import { readProviders } from './specs.ts'
 import { createTensor, type Tensor } from './tensor.ts'
@@ -16,8 +17,8 @@ import { createTensor, type Tensor } from './tensor.ts'
 /** Settings of a runtime. */
 interface RuntimeOptions {
   /**
-   * Native calls in flight; fewer than the threads of libuv's pool, so that file access never
-   * waits.
+   * Native calls in flight. They run on libuv's pool, which file access, DNS and password hashing
+   * share: with fewer calls than threads, none of those waits for a model.
    */
   readonly concurrentRunsMax?: number
 }
@@ -63,7 +64,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     prepackedWeights: callForPointer(library, 'createPrepackedWeights'),
   }
   const providers = readProviders(native)
-  const queue = new RunQueue(options.concurrentRunsMax ?? CONCURRENT_RUNS_MAX)
+  const turns = new Turns(options.concurrentRunsMax ?? CONCURRENT_RUNS_MAX)
   const sessions = new Set<ModelSession>()
   const loads = new Set<Promise<unknown>>()
   let isClosed = false
@@ -86,7 +87,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     model: string | ModelBytes,
     sessionOptions: SessionOptions,
   ): Promise<ModelSession> {
-    const session = await loadSession(native, queue, providers, model, sessionOptions)
+    const session = await loadSession(native, turns, providers, model, sessionOptions)
     if (isClosed) {
       await session.close()
       throw new ModelLoadError(nameOf(model), 'the runtime is closed')
@@ -119,7 +120,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
 
 async function loadSession(
   native: Native,
-  queue: RunQueue,
+  turns: Turns,
   providers: readonly string[],
   model: string | ModelBytes,
   options: SessionOptions,
@@ -128,13 +129,11 @@ async function loadSession(
   const dataFolder = typeof model === 'string' ? undefined : model.folder
   const nativeOptions = createSessionOptions(native, providers, { file, dataFolder }, options)
   const cell = new BigUint64Array(new ArrayBuffer(8))
-  await queue.enter()
   try {
-    await createSession(native, model, nativeOptions, cell)
+    await turns.run(() => createSession(native, model, nativeOptions, cell))
     const { executionProvider = 'cpu' } = options
-    return new ModelSession(native, queue, defined(cell[0]), { file, executionProvider })
+    return new ModelSession(native, turns, defined(cell[0]), { file, executionProvider })
   } finally {
-    queue.leave()
     native.library.releaseSessionOptions(nativeOptions)
   }
 }

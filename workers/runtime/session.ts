@@ -1,5 +1,6 @@
 import { CancelledError } from '#shared/errors.ts'
 import { defined } from '#shared/json.ts'
+import type { Turns } from '#shared/turns.ts'
 
 import { DeviceMemory } from './device-memory.ts'
 import { ModelRunError } from './errors.ts'
@@ -27,7 +28,7 @@ export class ModelSession {
   readonly executionProvider: ExecutionProvider
 
   readonly #native: Native
-  readonly #queue: RunQueue
+  readonly #turns: Turns
   readonly #handle: Pointer
   readonly #inputNames: NameTable
   readonly #outputNames: NameTable
@@ -40,12 +41,12 @@ export class ModelSession {
 
   constructor(
     native: Native,
-    queue: RunQueue,
+    turns: Turns,
     handle: Pointer,
     model: { readonly file: string; readonly executionProvider: ExecutionProvider },
   ) {
     this.#native = native
-    this.#queue = queue
+    this.#turns = turns
     this.#handle = handle
     this.file = model.file
     this.executionProvider = model.executionProvider
@@ -72,7 +73,7 @@ export class ModelSession {
       try {
         fillFeeds(frame, this.#inputNames, feeds)
         fillFetches(frame, this.#outputNames, fetches)
-        await this.#inTurn(() => this.#runFrame(frame, signal))
+        await this.#turns.run(() => this.#runFrame(frame, signal))
         return this.#collect(frame, fetches)
       } finally {
         this.#putBack(frame)
@@ -87,7 +88,7 @@ export class ModelSession {
       handle: this.#handle,
       inputs: this.#inputNames,
       outputs: this.#outputNames,
-      run: (start) => this.#whileOpen(() => this.#inTurn(() => this.#call(start))),
+      run: (start) => this.#whileOpen(() => this.#turns.run(() => this.#call(start))),
       release: (released) => this.#bindings.delete(released),
     })
     this.#bindings.add(binding)
@@ -147,16 +148,6 @@ export class ModelSession {
     } finally {
       this.#numRunning -= 1
       if (this.#numRunning === 0) this.#onIdle?.()
-    }
-  }
-
-  async #inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.#queue.enter()
-    if (turn !== undefined) await turn
-    try {
-      await work()
-    } finally {
-      this.#queue.leave()
     }
   }
 
@@ -232,39 +223,6 @@ function fillFetches(frame: RunFrame, names: NameTable, fetches: Fetches): void 
     count += 1
   }
   frame.outCount = count
-}
-
-/**
- * Bounds the native calls in flight. They run on libuv's pool (four threads unless
- * UV_THREADPOOL_SIZE is set), which file access, DNS and password hashing share: with fewer calls
- * than threads, none of those waits for a model.
- */
-export class RunQueue {
-  readonly #concurrencyMax: number
-  readonly #waiting: (() => void)[] = []
-  #running = 0
-
-  constructor(concurrencyMax: number) {
-    this.#concurrencyMax = concurrencyMax
-  }
-
-  /**
-   * Takes a place at once if one is free; otherwise returns a promise of one, in first-in order.
-   */
-  enter(): Promise<void> | undefined {
-    if (this.#running < this.#concurrencyMax) {
-      this.#running += 1
-      return undefined
-    }
-    return new Promise((resolve) => this.#waiting.push(resolve))
-  }
-
-  /** Passes the place to the next waiting call. */
-  leave(): void {
-    const next = this.#waiting.shift()
-    if (next === undefined) this.#running -= 1
-    else next()
-  }
 }
 
 /** Starts a native call that ends in `done`; the session queues it. */

@@ -150,7 +150,8 @@ function chatDefinition(
   path: string,
   budget: SchemaBudget,
 ): ToolDefinition {
-  if (tool.type === 'function') return definitionOf(tool.function, `${path}.function`, budget)
+  if (tool.type === 'function')
+    return definitionOf(tool.function, `${path}.function.parameters`, budget)
   const { format, ...custom } = tool.custom
   const grammar = format?.type === 'grammar' ? format.grammar : undefined
   return customDefinition({ ...custom, grammar }, `${path}.custom.format.grammar`, budget)
@@ -188,7 +189,9 @@ function legacyPlan(
   call: ToolBody['function_call'],
   budget: SchemaBudget,
 ): ToolPlan {
-  const tools = functions.map((entry, index) => definitionOf(entry, `functions[${index}]`, budget))
+  const tools = functions.map((entry, index) =>
+    definitionOf(entry, `functions[${index}].parameters`, budget),
+  )
   if (typeof call === 'object' && call !== null) {
     checkName(call.name, tools, { param: 'function_call', noun: 'function' })
   }
@@ -196,24 +199,24 @@ function legacyPlan(
 }
 
 /**
- * A function definition as the workers read it. Throws when its parameters are not an object
- * schema, exceed the budget, or break the rules of `strict`.
+ * A function definition as the workers read it. `schemaPath` is the place of its parameters in the
+ * request. Throws when they are not an object schema, exceed the budget, or break the rules of
+ * `strict`.
  */
 export function definitionOf(
   field: FunctionField,
-  path: string,
+  schemaPath: string,
   budget: SchemaBudget,
 ): ToolDefinition {
-  const { name, description } = field
-  const param = `${path}.parameters`
+  const { name, description, strict } = field
   const parameters =
-    field.parameters && checkedSchema(field.parameters, field.strict, { param, budget })
-  checkIsObject(parameters ?? {}, name, param)
+    field.parameters && checkedSchema(field.parameters, strict, { param: schemaPath, budget })
+  checkIsObject(parameters ?? {}, name, schemaPath)
   return {
     name,
     ...(typeof description === 'string' && { description }),
-    ...(typeof parameters === 'object' && parameters !== null && { parameters }),
-    ...(field.strict === true && { isStrict: true }),
+    ...(typeof parameters === 'object' && parameters !== null && { parameters, schemaPath }),
+    ...(strict === true && { isStrict: true }),
   }
 }
 

@@ -11,8 +11,6 @@ import { failure } from '#shared/errors.ts'
 import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
 import { conversationOf } from './messages-input.ts'
 
-const TOOL_SCHEMA_PATH = 'tools[#].input_schema'
-
 /** Reads a request for a message. Throws what the schema cannot say. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
   const budget = new SchemaBudget()
@@ -41,7 +39,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools, images }
+  return { input, tools, images }
 }
 
 function guidanceOf(
@@ -100,7 +98,7 @@ function toolsOf(
 function definitionFrom(tool: ToolField, index: number, budget: SchemaBudget) {
   const { name, description, input_schema: parameters, strict = null } = tool
   const field = { name, parameters, strict, ...(description !== undefined && { description }) }
-  return definitionOf(field, `tools[${index}]`, budget)
+  return definitionOf(field, `tools[${index}].input_schema`, budget)
 }
 
 function chatChoice(choice: ToolChoiceField | undefined) {

@@ -33,8 +33,6 @@ import {
 import { type InputField, responsesMessages } from './responses-input.ts'
 import type { OpenSummary } from './summaries.ts'
 
-const TOOL_SCHEMA_PATH = 'tools[#].parameters'
-
 /**
  * Reads a request for a response; `earlier` are the items of the conversation that it continues.
  * Throws what the schema cannot say.
@@ -72,7 +70,7 @@ export function responsesRequest(
     isTruncated: body.truncation === 'auto',
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...chat, toolSchemaPath: TOOL_SCHEMA_PATH }, tools, images }
+  return { input: chat, tools, images }
 }
 
 function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {
@@ -130,7 +128,7 @@ function toolsOf(body: ResponsesBody, budget: SchemaBudget): ToolPlan | undefine
 }
 
 function definitionFrom(tool: ToolField, path: string, budget: SchemaBudget): ToolDefinition {
-  if (tool.type === 'function') return definitionOf(tool, path, budget)
+  if (tool.type === 'function') return definitionOf(tool, `${path}.parameters`, budget)
   const { name, description, format } = tool
   const grammar = format?.type === 'grammar' ? format : undefined
   return customDefinition({ name, description, grammar }, `${path}.format`, budget)

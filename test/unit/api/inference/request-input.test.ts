@@ -175,7 +175,10 @@ const TOOL_ROWS: readonly Row[] = [
   [
     'allowed tools',
     {
-      tools: [...TOOLS, { type: 'function', function: { name: 'sub' } }],
+      tools: [
+        ...TOOLS,
+        { type: 'function', function: { name: 'sub', parameters: { type: 'object' } } },
+      ],
       tool_choice: {
         type: 'allowed_tools',
         allowed_tools: {
@@ -184,9 +187,16 @@ const TOOL_ROWS: readonly Row[] = [
         },
       },
     },
-    { tools: [{ name: 'sub' }], toolChoice: 'required' },
+    {
+      tools: [{ name: 'sub', schemaPath: 'tools[1].function.parameters' }],
+      toolChoice: 'required',
+    },
   ],
-  ['functions', { functions: [ADD], function_call: 'auto' }, { tools: [ADD], toolChoice: 'auto' }],
+  [
+    'functions',
+    { functions: [ADD], function_call: 'auto' },
+    { tools: [{ ...ADD, schemaPath: 'functions[0].parameters' }], toolChoice: 'auto' },
+  ],
   [
     'a named function',
     { functions: [ADD], function_call: { name: 'add' } },

@@ -59,7 +59,11 @@ describe('a call that the model chooses to make', () => {
   })
 
   it('takes any object where its schema cannot be enforced, unless it is strict', async () => {
-    const odd = { name: 'odd', parameters: { type: 'object', not: {} } }
+    const odd = {
+      name: 'odd',
+      parameters: { type: 'object', not: {} },
+      schemaPath: 'tools[0].function.parameters',
+    }
     for (const text of await answers(chat([odd]), beginning(OPENING))) {
       expect(callOf(text)).toEqual({ name: 'odd', arguments: expect.any(Object) })
     }
