@@ -14,8 +14,11 @@ import type { Grammar } from '../sampling/constraint/grammar.ts'
 import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
 import { JsonGrammar } from '../sampling/constraint/json-grammar.ts'
 import { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
+import { compileLark, isLark } from '../sampling/constraint/lark.ts'
+import { LarkError } from '../sampling/constraint/lark-tokens.ts'
 import {
   compileWholePattern,
+  plainAlphabet,
   UnsupportedPatternError,
 } from '../sampling/constraint/string-pattern.ts'
 import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
@@ -87,9 +90,11 @@ function compileFormat(compiler: SchemaCompiler, format: AskedFormat): Grammar {
     case 'choice':
       return builder.choiceOf(format.choices.map((choice) => builder.literal(choice)))
     case 'regex':
-      return textGrammar(format.path, () => compileWholePattern(builder, format.pattern))
+      return textGrammar(format.path, () =>
+        compileWholePattern(plainAlphabet(builder), format.pattern),
+      )
     case 'grammar':
-      return textGrammar(format.path, () => parseGbnf(builder, format.grammar))
+      return textGrammar(format.path, () => compileNotation(builder, format.grammar))
     case 'structuralTag':
       return textGrammar(format.path, () => compileTags(compiler, format.format))
   }
@@ -104,12 +109,20 @@ function compileTags(compiler: SchemaCompiler, format: TagFormat): Grammar {
       const { kind, path } = leaf
       return textGrammar(path, () =>
         kind === 'regex'
-          ? compileWholePattern(builder, leaf.pattern)
-          : parseGbnf(builder, leaf.grammar),
+          ? compileWholePattern(plainAlphabet(builder), leaf.pattern)
+          : compileNotation(builder, leaf.grammar),
       )
     },
   })
 }
+
+/** Compiles a grammar in GBNF or in Lark, as vLLM tells them apart. */
+function compileNotation(builder: GrammarBuilder, text: string): Grammar {
+  return isLark(text) ? compileLark(plainAlphabet(builder), text) : parseGbnf(builder, text)
+}
+
+/** The refusals of parsers, whose messages say where and why. */
+const SYNTAX_ERRORS = [UnsupportedPatternError, GbnfError, LarkError] as const
 
 /** Compiles a form of text that is no JSON. Throws `invalidRequest` naming its field. */
 function textGrammar(param: string, compile: () => Grammar): Grammar {
@@ -123,9 +136,8 @@ function textGrammar(param: string, compile: () => Grammar): Grammar {
     if (surveyGrammar(grammar).deadEnds.has(grammar)) throw refuse('no text satisfies it')
     return grammar
   } catch (error) {
-    if (error instanceof UnsupportedPatternError || error instanceof GbnfError) {
-      throw refuse(error.message)
-    }
+    const isSyntax = SYNTAX_ERRORS.some((kind) => error instanceof kind)
+    if (isSyntax) throw refuse((error as Error).message)
     const isOver = error instanceof BudgetExceededError && error.budget.isWhole
     throw isOver ? refuse('it takes too long to prepare') : error
   }

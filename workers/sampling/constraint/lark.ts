@@ -1,7 +1,6 @@
 import type { Grammar } from './grammar.ts'
-import type { JsonGrammar } from './json-grammar.ts'
 import { LarkError, type LarkToken, readLark } from './lark-tokens.ts'
-import { compileWholeString } from './string-pattern.ts'
+import { type Alphabet, compileWholePattern } from './string-pattern.ts'
 
 const DEPTH_MAX = 64
 const REPEATS_MAX = 100_000
@@ -34,26 +33,33 @@ const COMMON_TERMINALS: Readonly<Record<string, string>> = {
 }
 
 /**
- * Compiles a grammar in Lark to the inside of a JSON string: rules and terminals, of which `start`
- * is the first, with texts, regular expressions, ranges, groups, `|`, `?`, `*`, `+`, `~`, aliases,
- * and imports out of `common`. Terminals are rules like others: there is no lexer, and so neither
- * priorities nor `%ignore`. Throws `LarkError`, and `UnsupportedPatternError` for an expression.
+ * Compiles a grammar in Lark: rules and terminals, of which `start` is the first, with texts,
+ * regular expressions, ranges, groups, `|`, `?`, `*`, `+`, `~`, aliases, and imports out of
+ * `common`. Terminals are rules like others: there is no lexer, and so neither priorities nor
+ * `%ignore`. Throws `LarkError`, and `UnsupportedPatternError` for an expression.
  */
-export function compileLark(json: JsonGrammar, text: string): Grammar {
-  json.builder.budget.chargeText(text.length)
-  return new LarkParser(json, readLark(text)).parse()
+export function compileLark(alphabet: Alphabet, text: string): Grammar {
+  alphabet.builder.budget.chargeText(text.length)
+  return new LarkParser(alphabet, readLark(text)).parse()
+}
+
+/** Whether a grammar is written in Lark: a rule begins with `name:`, and none with `name ::=`. */
+export function isLark(text: string): boolean {
+  return (
+    /^[ \t]*[?!]{0,2}\w+(?:\.-?\d+)?[ \t]*:(?!:=)/m.test(text) && !/^[ \t]*[\w-]+\s*::=/m.test(text)
+  )
 }
 
 class LarkParser {
-  readonly #json: JsonGrammar
+  readonly #alphabet: Alphabet
   readonly #tokens: readonly LarkToken[]
   readonly #rules = new Map<string, Grammar>()
   readonly #named = new Set<string>([START])
   #position = 0
   #depth = 0
 
-  constructor(json: JsonGrammar, tokens: readonly LarkToken[]) {
-    this.#json = json
+  constructor(alphabet: Alphabet, tokens: readonly LarkToken[]) {
+    this.#alphabet = alphabet
     this.#tokens = tokens
   }
 
@@ -79,7 +85,7 @@ class LarkParser {
     const [name = '', alias = name] = text.split('->')
     const pattern = Object.hasOwn(COMMON_TERMINALS, name) ? COMMON_TERMINALS[name] : undefined
     if (pattern === undefined) throw new LarkError(`'common.${name}' is not supported`)
-    this.#define(alias, compileWholeString(this.#json, pattern))
+    this.#define(alias, compileWholePattern(this.#alphabet, pattern))
   }
 
   #alternatives(): Grammar {
@@ -90,7 +96,7 @@ class LarkParser {
     const options = [this.#sequence()]
     while (this.#take('|')) options.push(this.#sequence())
     this.#depth -= 1
-    return this.#json.builder.choiceOf(options)
+    return this.#alphabet.builder.choiceOf(options)
   }
 
   #sequence(): Grammar {
@@ -101,11 +107,11 @@ class LarkParser {
       if (this.#take('->')) this.#next('name', 'the name of an alias')
       else parts.push(this.#repeated(this.#element()))
     }
-    return this.#json.builder.sequenceOf(parts)
+    return this.#alphabet.builder.sequenceOf(parts)
   }
 
   #element(): Grammar {
-    const { builder } = this.#json
+    const { builder } = this.#alphabet
     const token = this.#peek() as LarkToken
     this.#position += 1
     switch (token.kind) {
@@ -116,7 +122,7 @@ class LarkParser {
         if (token.text.length > PATTERN_CHARS_MAX) {
           throw new LarkError(`a regular expression has more than ${PATTERN_CHARS_MAX} characters`)
         }
-        return compileWholeString(this.#json, token.text)
+        return compileWholePattern(this.#alphabet, token.text)
       case 'text':
         return this.#take('..') ? this.#range(token) : this.#text(token)
       default:
@@ -132,13 +138,12 @@ class LarkParser {
   }
 
   #text({ text, ignoresCase }: LarkToken): Grammar {
-    const { builder } = this.#json
-    if (ignoresCase !== true) return builder.literal(JSON.stringify(text).slice(1, -1))
-    return builder.sequenceOf(
+    return this.#alphabet.builder.sequenceOf(
       [...text].map((character) => {
         const cases = [character.toLowerCase(), character.toUpperCase()]
-        const points = cases.filter((one) => [...one].length === 1).map(pointOf)
-        return this.#json.characterOf(points.map((point) => [point, point] as const))
+        const written = ignoresCase ? cases.filter((one) => [...one].length === 1) : [character]
+        const points = written.map(pointOf)
+        return this.#alphabet.characterOf(points.map((point) => [point, point] as const))
       }),
     )
   }
@@ -147,13 +152,13 @@ class LarkParser {
     const high = this.#next('text', 'the end of a range')
     const [from, to] = [low, high].map(({ text }) => ([...text].length === 1 ? pointOf(text) : NaN))
     if (from !== undefined && to !== undefined && from <= to) {
-      return this.#json.characterOf([[from, to]])
+      return this.#alphabet.characterOf([[from, to]])
     }
     return this.#refuse(low, 'a range from one character to a later one')
   }
 
   #repeated(element: Grammar): Grammar {
-    const { builder } = this.#json
+    const { builder } = this.#alphabet
     let repeated = element
     for (let token = this.#peek(); token?.kind === 'sign'; token = this.#peek()) {
       const bounds = token.text === '~' ? this.#bounds() : OPERATORS[token.text]

@@ -50,19 +50,18 @@ export function compilePattern(json: JsonGrammar, pattern: string): Grammar {
   return new PatternParser(json, pattern).parse({ around: json.character })
 }
 
-/** The inside of a JSON string that matches an ECMAScript pattern from its beginning to its end. */
-export function compileWholeString(json: JsonGrammar, pattern: string): Grammar {
-  return new PatternParser(json, pattern).parse()
+/** A text that matches an ECMAScript pattern from its beginning to its end. */
+export function compileWholePattern(alphabet: Alphabet, pattern: string): Grammar {
+  return new PatternParser(alphabet, pattern).parse()
 }
 
-/** A text, outside of JSON, that matches an ECMAScript pattern from its beginning to its end. */
-export function compileWholePattern(builder: GrammarBuilder, pattern: string): Grammar {
-  const characterOf = (ranges: CodePointRanges) => oneCharacter(builder, normalizeRanges(ranges))
-  return new PatternParser({ builder, characterOf }, pattern).parse()
-}
+/** How characters are written: inside a JSON string, or as they are. */
+export type Alphabet = Pick<JsonGrammar, 'builder' | 'characterOf'>
 
-/** How characters are written. */
-type Alphabet = Pick<JsonGrammar, 'builder' | 'characterOf'>
+/** Characters as they are. */
+export function plainAlphabet(builder: GrammarBuilder): Alphabet {
+  return { builder, characterOf: (ranges) => oneCharacter(builder, normalizeRanges(ranges)) }
+}
 
 class PatternParser {
   readonly #alphabet: Alphabet

@@ -78,6 +78,14 @@ describe('a required form', () => {
       },
       /^[a-c(][a-c(),]*,[a-c(),]*$/,
     ],
+    [
+      {
+        type: 'grammar',
+        grammar: '?start: item ("," item)~2 // three\nitem: /[a-c]+/ | "(" start ")"',
+        path: 'structured_outputs.grammar',
+      },
+      /^[a-c(][a-c(),]*,[a-c(),]*$/,
+    ],
   ])('of the text %j is kept', async (responseFormat, expected) => {
     const logitBias = Object.fromEntries(encode('),').map((id) => [id, 5]))
     for (const seed of [1, 2, 3]) {
@@ -119,7 +127,10 @@ describe('a required form', () => {
   it.each<[GenerateInput['responseFormat'], string, RegExp]>([
     [{ type: 'regex', pattern: '(?=a)a', path: 'guided_regex' }, 'guided_regex', /look-around/],
     [{ type: 'regex', pattern: nested(5000), path: 'r' }, 'r', /a group within 64 others/],
-    [{ type: 'grammar', grammar: 'start: "a"', path: 'g' }, 'g', /'::=' after the name of a rule/],
+    [{ type: 'grammar', grammar: 'start = "a"', path: 'g' }, 'g', /'::=' after the name of a rule/],
+    [{ type: 'grammar', grammar: 'root: "a"', path: 'g' }, 'g', /no rule 'start'/],
+    [{ type: 'grammar', grammar: 'start: /(?=a)a/', path: 'g' }, 'g', /look-around/],
+    [{ type: 'grammar', grammar: 'start: start "a" | "b"', path: 'g' }, 'g', /begin with itself/],
     [{ type: 'grammar', grammar: 'root ::= root "a" | "b"', path: 'g' }, 'g', /begin with itself/],
     [{ type: 'grammar', grammar: 'root ::= "a" root', path: 'g' }, 'g', /no text satisfies it/],
     [{ type: 'grammar', grammar: 'root ::= other', path: 'g' }, 'g', /no rule 'other'/],

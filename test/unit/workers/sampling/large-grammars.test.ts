@@ -5,7 +5,7 @@ import { Automaton } from '#workers/sampling/constraint/automaton.ts'
 import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
 import { GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
-import { compileWholePattern } from '#workers/sampling/constraint/string-pattern.ts'
+import { compileWholePattern, plainAlphabet } from '#workers/sampling/constraint/string-pattern.ts'
 import { ConstraintFactory } from '#workers/sampling/constraint/token-constraint.ts'
 import { buildTokenTrie } from '#workers/sampling/constraint/token-trie.ts'
 
@@ -103,7 +103,7 @@ const pieces = {
 /** Writes `ab` over and over within a pattern; returns the number of letters. */
 function write(pattern: string, letters: number): number {
   const factory = new ConstraintFactory({
-    grammar: compileWholePattern(new GrammarBuilder(), pattern),
+    grammar: compileWholePattern(plainAlphabet(new GrammarBuilder()), pattern),
     ...{ trie: buildTokenTrie(pieces), pieces, endTokenIds: new Set<number>() },
   })
   const follower = factory.create()
