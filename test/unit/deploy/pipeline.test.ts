@@ -26,6 +26,48 @@ describe.each(readdirSync(WORKFLOWS))('the workflow %s', (name) => {
   })
 })
 
+describe('the release', () => {
+  const { jobs } = parse(readFileSync(join(WORKFLOWS, 'release.yml'), 'utf8'))
+  const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+
+  it('gives package and chart one version', () => {
+    const { version } = JSON.parse(read('package.json'))
+    expect(parse(read('deploy/helm/Chart.yaml'))).toMatchObject({ version, appVersion: version })
+    expect(read('deploy/helm/Chart.yaml')).toMatch(new RegExp(`^appVersion: ${version}$`, 'm'))
+  })
+
+  it('names the images that the chart and a written compose file pull', () => {
+    const metadata = jobs.images.steps.find(({ id }: { id?: string }) => id === 'image')
+    // A tag v1.2.3 makes images 1.2.3: the version of the chart and of `millrace init compose`.
+    expect(metadata.with.tags).toBe('type=semver,pattern={{version}}')
+    // The line that the workflow replaces by the repository of the release.
+    expect(read('deploy/helm/values.yaml')).toMatch(/^ {2}repository: millrace$/m)
+  })
+
+  it('builds the images of docker-compose.yml with the same arguments', () => {
+    const { services } = parse(read('docker-compose.yml'), { merge: true })
+    for (const { name, target, arguments: given = '' } of jobs.images.strategy.matrix.include) {
+      const pairs = given.split('\n').filter(Boolean)
+      const args = Object.fromEntries(pairs.map((pair: string) => pair.split('=')))
+      expect({ target, args }).toEqual({ args: {}, ...pick(services[name].build) })
+    }
+  })
+
+  it('starts every image from one that its digest names', () => {
+    const stages = [...read('deploy/docker/Dockerfile').matchAll(/^FROM (\S+) AS (\S+)$/gm)]
+    const names = new Set(stages.map(([, , name]) => name))
+    const external = stages.flatMap(([, from = '']) =>
+      names.has(from) || from === `runtime-\${RUNTIME}` ? [] : [from],
+    )
+    expect(external.length).toBeGreaterThan(2)
+    for (const image of external) expect(image).toMatch(/:[\w.-]+@sha256:[0-9a-f]{64}$/)
+  })
+})
+
+function pick({ target, args }: { target: string; args?: object }): object {
+  return args === undefined ? { target } : { target, args }
+}
+
 it('release notes group Conventional Commits and mark breaking ones', () => {
   const folder = mkdtempSync(join(tmpdir(), 'millrace-notes-'))
   const git = (...args: string[]) =>
