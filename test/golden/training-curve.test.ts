@@ -20,12 +20,12 @@ const golden = JSON.parse(
 ) as { readonly order: readonly (readonly number[])[]; readonly losses: readonly number[] }
 
 const SHAPE = { rank: 4, alpha: 8 }
-const SETTINGS = { ...SHAPE, epochs: 30, batchSize: 3, learningRate: 0.01 }
+const SETTINGS = { ...SHAPE, epochs: 100, batchSize: 3, learningRate: 0.003 }
 const SEED = 7
 const LENGTHS = [9, 14, 6, 21, 11, 17]
 const TOLERANCE = 1e-3
 
-it('has the losses of torch and PEFT at every step, padded or packed', async () => {
+it('has the losses of torch and PEFT at each of 200 steps, padded or packed', async () => {
   const order = golden.order.map((_, epoch) =>
     batchesOf([...LENGTHS.keys()], { seed: SEED, epoch, batchSize: 3 }).flat(),
   )
@@ -36,7 +36,7 @@ it('has the losses of torch and PEFT at every step, padded or packed', async () 
     { tokensMax: 24, packs: false },
   ]) {
     const losses = await trainedLosses(runtime, limits)
-    expect(losses).toHaveLength(golden.losses.length)
+    expect(losses).toHaveLength(200)
     const errors = losses.map((loss, step) => Math.abs(loss - (golden.losses[step] ?? NaN)))
     expect(Math.max(...errors)).toBeLessThan(TOLERANCE)
   }
