@@ -71,7 +71,6 @@ async function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Pr
   if (!hasAdminRole(services, claims.role)) throw authFailure('not_admin')
   if (isOfSession(claims)) {
     const { user, session, parts } = await admitUser(services, claims)
-    if (isBanned(user, services.store.now())) throw authFailure('user_banned')
     if (!hasAdminRole(services, user.role)) throw authFailure('not_admin')
     const hasFactor = parts.factors.some(({ status }) => status === 'verified')
     if (session?.aal !== 'aal2' && hasFactor) {
@@ -105,6 +104,8 @@ async function admitUser(
   const sessionId = hasSession && UUID.test(namedSession) ? namedSession : undefined
   const found = await findAuthenticatedUser(services.store, { userId: sub, sessionId })
   if (found === undefined) throw authFailure('user_not_found')
+  // Access tokens outlive a ban; what they changed would outlive it too.
+  if (isBanned(found.user, services.store.now())) throw authFailure('user_banned')
   if (hasSession && found.session === undefined) throw authFailure('session_not_found')
   return { kind: 'user', ...found, claims }
 }

@@ -29,7 +29,8 @@ type Given =
 
 /** A verified proof and the values to store. */
 type Proof =
-  | { readonly kind: 'code' }
+  /** The time step is that of an authenticator's code. */
+  | { readonly kind: 'code'; readonly step?: number }
   | { readonly kind: 'registration'; readonly made: NewCredential }
   | { readonly kind: 'assertion'; readonly id: string; readonly use: CredentialUse }
 
@@ -65,12 +66,19 @@ export async function findProof(
   if (given.kind === 'webauthn') {
     return findCredential(services, { factor, challenge, webauthn: given.webauthn })
   }
-  const isRight = await isRightCode(services, { factor, challenge, code: given.code })
-  return isRight ? { kind: 'code' } : undefined
+  const { code } = given
+  if (factor.factorType === 'totp') return findStep(services, factor, code)
+  return (await isSentCode(services, { factor, challenge, code })) ? { kind: 'code' } : undefined
 }
 
-/** Stores a new credential, or the use of one, in the transaction that raises the session. */
+/**
+ * Stores a new credential, or the use of one or of a code, in the transaction that raises the
+ * session. Throws when a concurrent request has used the same.
+ */
 export async function keepProof(store: Store, factor: FactorRow, proof: Proof): Promise<void> {
+  if (proof.kind === 'code' && proof.step !== undefined) {
+    if (!(await acceptTotpStep(store, factor.id, proof.step))) throw wrongProof(factor)
+  }
   if (proof.kind === 'registration') {
     const fields = { userId: factor.userId, factorId: factor.id, friendlyName: factor.friendlyName }
     const stored = await insertCredential(store, { ...proof.made, ...fields })
@@ -117,21 +125,22 @@ async function findCredential(
   return use && { kind: 'assertion', id: credential.id, use }
 }
 
-async function isRightCode(
+// A code that was watched while it was typed is worth nothing a second time (RFC 6238, 5.2), and
+// neither is the one that finished the enrolment.
+function findStep(services: AuthServices, factor: FactorRow, code: string): Proof | undefined {
+  const step = findTotpStep(factor.secret as string, code, services.clock.now())
+  const isNew = step !== undefined && step > (factor.lastTotpStep ?? Number.NEGATIVE_INFINITY)
+  return isNew ? { kind: 'code', step } : undefined
+}
+
+async function isSentCode(
   services: AuthServices,
   proof: { readonly factor: FactorRow; readonly challenge: ChallengeRow; readonly code: string },
 ): Promise<boolean> {
   const { factor, challenge, code } = proof
-  if (factor.factorType === 'phone') {
-    const phone = factor.phone as string
-    const ask = gatewayCheck(services, { kind: 'phone', phone }, code)
-    if (ask !== undefined) return ask()
-    const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
-    return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
-  }
-  const step = findTotpStep(factor.secret as string, code, services.clock.now())
-  if (step === undefined) return false
-  // A code that was watched while it was typed is worth nothing a second time. Only the one that
-  // finishes the enrolment may be used once more: the sign-in after it comes within its 30 seconds.
-  return factor.status === 'unverified' || acceptTotpStep(services.store, factor.id, step)
+  const phone = factor.phone as string
+  const ask = gatewayCheck(services, { kind: 'phone', phone }, code)
+  if (ask !== undefined) return ask()
+  const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
+  return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
 }

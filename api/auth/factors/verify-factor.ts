@@ -9,7 +9,7 @@ import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 import { endSessionsBelowAal2, findSession, raiseSession } from '#api/auth/sessions/sessions.ts'
 import { tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
-import { lockUser, maySignIn } from '#api/auth/users/user-store.ts'
+import { lockUser, maySignIn, withdrawContactChanges } from '#api/auth/users/user-store.ts'
 import type { ChallengeRow, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
 import { findProof, keepProof, parseGiven, wrongProof } from './factor-proof.ts'
@@ -63,9 +63,13 @@ export async function verifyFactor(
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
-    const current = await requireWelcome(services, store, { factor, sessionId: session.id })
+    const { current, isFirst } = await requireWelcome(services, store, {
+      ...{ factor, sessionId: session.id },
+    })
     await keepProof(store, factor, proof)
     const raised = await raise(store, { factor, session: current })
+    // A password alone may have begun them, before the user had a second factor.
+    if (isFirst) await withdrawContactChanges(store, user.id)
     await record(services, store, {
       request,
       actor: { kind: 'user', user },
@@ -78,26 +82,28 @@ export async function verifyFactor(
 }
 
 /**
- * The current session, if the factor may be verified in it. A factor that was enrolled with the
+ * The current session, if the factor may be verified in it, and whether the factor will be the
+ * first verified one. A factor that was enrolled with the
  * password only, before the owner had one, must not bypass the owner's factor.
  */
 async function requireWelcome(
   services: AuthServices,
   store: Store,
   proof: { readonly factor: FactorRow; readonly sessionId: string },
-): Promise<SessionRow> {
+): Promise<{ readonly current: SessionRow; readonly isFirst: boolean }> {
   const { factor, sessionId } = proof
-  const session = await findSession(store, sessionId)
-  if (session === undefined) throw authFailure('session_not_found')
-  const factors = await listFactors(store, session.userId)
+  const current = await findSession(store, sessionId)
+  if (current === undefined) throw authFailure('session_not_found')
+  const factors = await listFactors(store, current.userId)
   if (!factors.some(({ id }) => id === factor.id)) throw authFailure('mfa_factor_not_found')
   const others = factors.filter(({ id, status }) => id !== factor.id && status === 'verified')
-  if (factor.status === 'verified' || others.length === 0) return session
-  if (session.aal !== 'aal2') throw authFailure('insufficient_aal')
+  const isVerified = factor.status === 'verified'
+  if (isVerified || others.length === 0) return { current, isFirst: !isVerified }
+  if (current.aal !== 'aal2') throw authFailure('insufficient_aal')
   if (others.length >= services.config.mfa.verifiedFactorsMax) {
     throw authFailure('too_many_enrolled_mfa_factors')
   }
-  return session
+  return { current, isFirst: false }
 }
 
 async function getChallenge(

@@ -5,6 +5,7 @@ import { authFailure } from '#api/auth/errors.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
 import type { Store } from '#api/auth/store.ts'
+import { withdrawContactChanges } from '#api/auth/users/user-store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import { firstOf, isRowBeyond } from '#shared/db/expressions.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
@@ -91,7 +92,8 @@ export type LogoutScope = 'global' | 'local' | 'others'
 
 /**
  * Ends sessions; their refresh tokens go with them. Unless a single session ends, so do the flows
- * that one of the others may have begun: such a flow would start a session or link an identity.
+ * and changes of contact that one of the others may have begun: these would start a session, link
+ * an identity or let another person in by a new address or number.
  */
 export async function endSessions(
   store: Store,
@@ -114,7 +116,9 @@ export async function endSessions(
         : ne(sessions.id, sessionId)
   await store.db.delete(sessions).where(and(eq(sessions.userId, which.userId), restriction))
   const isSingle = scope === 'local' && sessionId !== undefined
-  if (!isSingle) await clearOtherFlows(store, which.userId, which.keptFlowId ?? null)
+  if (isSingle) return
+  await clearOtherFlows(store, which.userId, which.keptFlowId ?? null)
+  await withdrawContactChanges(store, which.userId)
 }
 
 /**

@@ -20,7 +20,7 @@ import {
   signupMetadata,
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
-import { findUserByContact } from '#api/auth/users/user-store.ts'
+import { adoptAudience, findUserByContact } from '#api/auth/users/user-store.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { type PkceChallenge, parsePkce } from './flow-states.ts'
@@ -88,6 +88,7 @@ async function send(services: AuthServices, request: AuthRequest, parsed: Otp): 
   const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
   return inOneTransaction(services, async (tx) => {
     const user = known ?? (await signUp(tx, request, parsed, id))
+    if (known !== undefined) await adoptAudience(tx.store, known.id, request.audience)
     return parsed.contact.kind === 'email'
       ? sendMail(tx, request, { parsed, user, to: parsed.contact.email })
       : sendSms(tx, request, { parsed, user, to: parsed.contact.phone })

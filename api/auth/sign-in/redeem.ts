@@ -1,6 +1,7 @@
 import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { type StartedSession, startSession } from '#api/auth/sessions/start-session.ts'
 import { confirmByToken } from '#api/auth/sign-up/confirm-by-token.ts'
@@ -66,7 +67,7 @@ export async function redeem(
     const user =
       passwordHash === undefined || applied.passwordHash !== null
         ? applied
-        : await updateUser(store, applied.id, { passwordHash })
+        : await setFirstPassword(store, applied, passwordHash)
     await clearOneTimeTokens(store, user.id)
     if (redemption.endsInCode && token.flowStateId !== null) {
       const authCode = await issueAuthCode(store, token.flowStateId, { userId: user.id })
@@ -75,6 +76,19 @@ export async function redeem(
     const started = await startSession(store, { user, proof: { method: 'otp' }, request })
     return { kind: 'session', started }
   })
+}
+
+// A link is a first factor: where there is a second one, it adds no other way to sign in.
+async function setFirstPassword(
+  store: Store,
+  user: UserRow,
+  passwordHash: string,
+): Promise<UserRow> {
+  if (!(await hasVerifiedFactor(store, user.id))) {
+    return updateUser(store, user.id, { passwordHash })
+  }
+  const message = 'AAL2 session is required to set a password when MFA is enabled.'
+  throw authFailure('insufficient_aal', { message })
 }
 
 // How the row of a user says who has agreed to a change; 1 is what older versions wrote for either.

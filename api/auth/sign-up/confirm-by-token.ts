@@ -28,7 +28,7 @@ export async function confirmByToken(
   const { user, kind } = confirmation
   if (isConfirmed(user, kind)) return user
   if (isProven(services, confirmation)) return confirmContact(store, user, kind)
-  const reset = await resetCredentials(store, confirmation)
+  const reset = await resetCredentials(services, store, confirmation)
   return confirmContact(store, reset, kind)
 }
 
@@ -40,6 +40,7 @@ function isProven(services: AuthServices, { user, kind }: Confirmation): boolean
 }
 
 async function resetCredentials(
+  services: AuthServices,
   store: Store,
   { user, kind, token }: Confirmation,
 ): Promise<UserRow> {
@@ -55,6 +56,8 @@ async function resetCredentials(
   const keptFlowId = token.flowStateId
   await endSessions(store, { userId: user.id, scope: 'global', keptFlowId })
   await deleteFactorsAndPasskeys(store, user.id)
+  // Keys, memberships and webhooks of the unproven user would outlive its sessions.
+  if (isSuspectedLost) await services.onUsersEnded(store.db, [user.id])
   await saveClaims(store, user, { own, metadata: token.userMetadata })
   const base = isSuspectedLost ? contactClaims(user.id, own) : user.userMetadata
   return updateUser(store, user.id, {

@@ -52,6 +52,7 @@ export async function settleConfirmation(
   await endSessions(store, { userId: user.id, scope: 'global' })
   await clearOneTimeTokens(store, user.id)
   await deleteFactorsAndPasskeys(store, user.id)
+  if (user.lastSignInAt !== null) await services.onUsersEnded(store.db, [user.id])
   const confirmed = await updateUser(store, user.id, {
     passwordHash: null,
     email: match.email.toLowerCase(),

@@ -27,7 +27,7 @@ import {
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
 import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
-import { findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
+import { adoptAudience, findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { signInAnonymously } from './sign-in-anonymously.ts'
@@ -132,9 +132,10 @@ async function signUpAgain(
   const { contact } = parsed
   if (!isConfirmed(existing, contact.kind)) {
     if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
-    return inOneTransaction(services, (tx) =>
-      sendConfirmation(tx, request, { user: existing, parsed }),
-    )
+    return inOneTransaction(services, async (tx) => {
+      await adoptAudience(tx.store, existing.id, request.audience)
+      return sendConfirmation(tx, request, { user: existing, parsed })
+    })
   }
   await record(services, services.store, {
     request,

@@ -94,6 +94,7 @@ export async function inviteAccount(
   await deleteFactorsAndPasskeys(store, known.id)
   // Set in sessions of an unconfirmed account, not by an administrator.
   const isSuspectedLost = known.lastSignInAt !== null
+  if (isSuspectedLost) await services.onUsersEnded(store.db, [known.id])
   return updateUser(store, known.id, {
     invitedAt,
     passwordHash: null,

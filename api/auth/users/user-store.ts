@@ -1,9 +1,24 @@
 import { createHash, randomUUID } from 'node:crypto'
 
-import { and, asc, count, desc, eq, inArray, isNull, lte, or, type SQL, sql } from 'drizzle-orm'
+import {
+  and,
+  asc,
+  count,
+  desc,
+  eq,
+  inArray,
+  isNotNull,
+  isNull,
+  lte,
+  ne,
+  or,
+  type SQL,
+  sql,
+} from 'drizzle-orm'
 
 import { authFailure } from '#api/auth/errors.ts'
 import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import type { Store } from '#api/auth/store.ts'
 import { prepared } from '#shared/db/client.ts'
 import { containsText, textOfField } from '#shared/db/expressions.ts'
@@ -116,6 +131,42 @@ export async function updateUser(store: Store, id: string, changes: UserChanges)
     .returning()
   if (user === undefined) throw authFailure('user_not_found')
   return user
+}
+
+/**
+ * Withdraws changes of contact that wait for confirmation. Their codes alone would not do: anyone
+ * may ask for new ones while a change waits.
+ */
+export async function withdrawContactChanges(store: Store, userId: string): Promise<void> {
+  const { users } = store.tables
+  await clearOneTimeTokens(store, userId, CHANGE_KINDS)
+  await store.db
+    .update(users)
+    .set({ emailChange: null, emailChangeAgreed: 0, phoneChange: null })
+    .where(
+      and(eq(users.id, userId), or(isNotNull(users.emailChange), isNotNull(users.phoneChange))),
+    )
+}
+
+const CHANGE_KINDS = [
+  'email_change_new',
+  'email_change_current',
+  'phone_change',
+  'reauthentication',
+] as const
+
+/**
+ * Moves a sign-up that nobody confirmed to the audience of the newest request, whose token replaces
+ * the older one: an earlier request must not choose the audience of the owner of the address.
+ */
+export async function adoptAudience(store: Store, userId: string, aud: string): Promise<void> {
+  const { users } = store.tables
+  const isUnconfirmed = and(isNull(users.emailConfirmedAt), isNull(users.phoneConfirmedAt))
+  const isOther = and(isNotNull(users.signedUpAt), isNull(users.invitedAt), ne(users.aud, aud))
+  await store.db
+    .update(users)
+    .set({ aud })
+    .where(and(eq(users.id, userId), isUnconfirmed, isOther))
 }
 
 /** Writes the same password anew; false when it was changed, or written anew, meanwhile. */

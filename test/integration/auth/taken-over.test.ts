@@ -1,0 +1,199 @@
+import { TOTP } from 'otpauth'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { endMemberships } from '#api/organizations/account-deletion.ts'
+import { openApiKeys } from '#shared/db/api-keys.ts'
+import { membershipsOf } from '#shared/db/organizations.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+
+import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
+
+const providers = fakeProviders()
+const tables = organizationTables('')
+let server: TestServer
+
+beforeAll(async () => {
+  server = await startServer({
+    providers,
+    onUsersEnded: (tx, userIds) => endMemberships(tx, tables, userIds),
+    env: {
+      AUTH_SMTP_MAX_FREQUENCY: '0',
+      AUTH_SMS_MAX_FREQUENCY: '0',
+      AUTH_EXTERNAL_PHONE_ENABLED: 'true',
+      AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true',
+    },
+  })
+})
+
+afterAll(() => server.close())
+
+let numbers = 0
+
+function newPhone(): string {
+  numbers += 1
+  return `49151777${String(numbers).padStart(5, '0')}`
+}
+
+const put = (bearer: string, body: object): Promise<CallResult> =>
+  server.call({ method: 'PUT', path: '/user', bearer, body })
+const post = (path: string, body: object, bearer?: string): Promise<CallResult> =>
+  server.call({ method: 'POST', path, body, ...(bearer !== undefined && { bearer }) })
+const lastCode = (): string => server.messages.at(-1)?.otp ?? ''
+
+async function addFactor(bearer: string): Promise<CallResult> {
+  const { body } = await post('/factors', { factor_type: 'totp' }, bearer)
+  const challenge = await post(`/factors/${body.id}/challenge`, {}, bearer)
+  const code = new TOTP({ secret: body.totp.secret }).generate()
+  const proof = { challenge_id: challenge.body.id, code }
+  return post(`/factors/${body.id}/verify`, proof, bearer)
+}
+
+describe('a change of contact that a session began', () => {
+  const defences: [string, (owner: string) => Promise<CallResult>][] = [
+    ['another session changes the password', (owner) => put(owner, { password: 'a new password' })],
+    ['another session signs the others out', (owner) => post('/logout?scope=others', {}, owner)],
+    ['another session signs all out', (owner) => post('/logout', {}, owner)],
+    ['another session adds the first second factor', addFactor],
+  ]
+  it.each(defences)('is withdrawn when %s', async (_name, defend) => {
+    const { email } = await createUser(server)
+    const [thief, owner] = [await signIn(server, email), await signIn(server, email)]
+    const phone = newPhone()
+    expect((await put(thief.access_token, { phone })).status).toBe(200)
+    const token = lastCode()
+    expect((await defend(owner.access_token)).status).toBeLessThan(300)
+    const redeemed = await post('/verify', { type: 'phone_change', phone, token })
+    expect(redeemed.body).toMatchObject({ error_code: 'otp_expired' })
+    // Nobody needs a session to ask for another code.
+    const sent = server.messages.length
+    await post('/resend', { type: 'phone_change', email })
+    expect(server.messages.length).toBe(sent)
+    const { body } = await server.call({
+      path: `/admin/users/${owner.user.id}`,
+      bearer: await server.serviceToken(),
+    })
+    expect(body).toMatchObject({ phone: '' })
+    expect(body).not.toHaveProperty('new_phone')
+  })
+
+  it('goes on when its own session signs out alone', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const phone = newPhone()
+    await put(bearer, { phone })
+    const token = lastCode()
+    await post('/logout?scope=local', {}, bearer)
+    expect((await post('/verify', { type: 'phone_change', phone, token })).status).toBe(200)
+  })
+})
+
+it('a recovery code sets no first password for a user with a second factor', async () => {
+  const email = newEmail()
+  providers.visitors.set('code', visitor('gh-factor', email))
+  const { location } = await server.call({ path: '/authorize?provider=github' })
+  const state = new URL(location).searchParams.get('state')
+  const back = await server.call({ path: `/callback?code=code&state=${state}` })
+  const bearer = new URLSearchParams(new URL(back.location).hash.slice(1)).get('access_token')
+  expect((await addFactor(bearer ?? '')).status).toBe(200)
+  await post('/recover', { email })
+  const { token } = server.lastMail(email).variables
+  const planted = await post('/verify', { type: 'recovery', email, token, password: PASSWORD })
+  expect(planted.body).toMatchObject({ code: 403, error_code: 'insufficient_aal' })
+  expect((await post('/token?grant_type=password', { email, password: PASSWORD })).status).toBe(400)
+  // The code is not used up, and signs in at the first level.
+  expect((await post('/verify', { type: 'recovery', email, token })).status).toBe(200)
+})
+
+it('a banned user changes nothing with an access token that has not expired', async () => {
+  const { access_token: bearer, user } = await signedInUser(server)
+  const { body: factor } = await post('/factors', { factor_type: 'totp' }, bearer)
+  const ban = { ban_duration: '1h' }
+  const path = `/admin/users/${user.id}`
+  await server.call({ method: 'PUT', path, bearer: await server.serviceToken(), body: ban })
+  const answers = await Promise.all([
+    server.call({ path: '/user', bearer }),
+    put(bearer, { password: 'kept for later' }),
+    put(bearer, { email: newEmail() }),
+    post('/factors', { factor_type: 'totp', friendly_name: 'b' }, bearer),
+    post(`/factors/${factor.id}/challenge`, {}, bearer),
+    post('/logout?scope=others', {}, bearer),
+    server.call({ path: '/user/identities/authorize?provider=github', bearer }),
+  ])
+  for (const { body } of answers) {
+    expect(body).toMatchObject({ code: 403, error_code: 'user_banned' })
+  }
+})
+
+describe('an address that another audience signed up first', () => {
+  it.each(['/signup', '/otp'])('gets the audience of its owner by %s', async (path) => {
+    const email = newEmail()
+    const squatter = { email, password: 'planted password' }
+    const headers = { 'x-jwt-aud': 'elsewhere' }
+    await server.call({ method: 'POST', path: '/signup', body: squatter, headers })
+    expect((await post(path, { email, password: PASSWORD })).status).toBe(200)
+    const { token } = server.lastMail(email).variables
+    const { body } = await post('/verify', { type: 'email', email, token })
+    expect(body.user).toMatchObject({ email, aud: 'authenticated' })
+  })
+
+  it('stays where it is once it is confirmed', async () => {
+    const { email, id } = await createUser(server)
+    const headers = { 'x-jwt-aud': 'elsewhere' }
+    for (const path of ['/signup', '/otp']) {
+      const body = { email, password: 'planted password' }
+      await server.call({ method: 'POST', path, body, headers })
+    }
+    const bearer = await server.serviceToken()
+    expect((await server.call({ path: `/admin/users/${id}`, bearer })).body.aud).toBe(
+      'authenticated',
+    )
+  })
+})
+
+describe('the key of a user who never proved the address', () => {
+  const arrivals: [string, (email: string) => Promise<unknown>][] = [
+    ['a code', confirmByCode],
+    ['a provider that verified it', (email) => arrive(visitor('gh-owner', email))],
+    ['an invitation', invite],
+  ]
+  it.each(arrivals)('is revoked when the owner comes by %s', async (_name, comes) => {
+    const email = newEmail('victim')
+    const thief = await arrive(visitor(`gh-${email}`, email, { isVerified: false }))
+    const { db } = server.database
+    const [own] = await membershipsOf(db, tables, thief)
+    const keys = openApiKeys(db, tables)
+    const organizationId = own?.id ?? ''
+    await keys.create({
+      ...{ organizationId, name: 'planted', scopes: null, modelIds: null },
+      ...{ expiresAt: null, createdBy: thief },
+    })
+    expect(await keys.list(organizationId)).toHaveLength(1)
+    await comes(email)
+    expect(await keys.list(organizationId)).toEqual([])
+    const [next] = await membershipsOf(db, tables, thief)
+    expect(next?.id).not.toBe(organizationId)
+  })
+})
+
+/** Signs in by a provider; answers the id of the user. */
+async function arrive(profile: ReturnType<typeof visitor>): Promise<string> {
+  providers.visitors.set('code', profile)
+  const { location } = await server.call({ path: '/authorize?provider=github' })
+  const state = new URL(location).searchParams.get('state')
+  const back = await server.call({ path: `/callback?code=code&state=${state}` })
+  const bearer = new URLSearchParams(new URL(back.location).hash.slice(1)).get('access_token') ?? ''
+  const { body, status } = await server.call({ path: '/user', bearer })
+  expect(status).toBe(200)
+  return body.id
+}
+
+async function confirmByCode(email: string): Promise<void> {
+  await post('/otp', { email })
+  const { token } = server.lastMail(email).variables
+  expect((await post('/verify', { type: 'email', email, token })).status).toBe(200)
+}
+
+async function invite(email: string): Promise<void> {
+  expect((await post('/invite', { email }, await server.serviceToken())).status).toBe(200)
+}
