@@ -1,5 +1,6 @@
 import { Type } from 'typebox'
 
+import { EXPIRES_AFTER } from '#api/files/expiry.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { choice } from '#shared/schemas.ts'
 
@@ -22,19 +23,9 @@ export const CREATE_BODY = Type.Object(
     completion_window: choice(['24h']),
     metadata: METADATA_FIELD,
     output_expires_after: Type.Optional(
-      Type.Union(
-        [
-          Type.Object(
-            {
-              anchor: Type.Literal('created_at'),
-              seconds: Type.Integer({ minimum: 3600, maximum: 2_592_000 }),
-            },
-            { additionalProperties: false },
-          ),
-          Type.Null(),
-        ],
-        { description: 'When the output and error files expire after they are written.' },
-      ),
+      Type.Union([EXPIRES_AFTER, Type.Null()], {
+        description: 'When the output and error files expire after they are written.',
+      }),
     ),
   },
   { additionalProperties: false },

@@ -1,3 +1,5 @@
+import { Type } from 'typebox'
+
 import { missingParameter } from '#api/http/form.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -8,6 +10,15 @@ const SECONDS_MAX = 2_592_000 // thirty days
 
 /** The form fields that set the expiry of a file. */
 export const EXPIRY_FIELDS = [ANCHOR, SECONDS] as const
+
+/** The same fields of a JSON body. */
+export const EXPIRES_AFTER = Type.Object(
+  {
+    anchor: Type.Literal('created_at'),
+    seconds: Type.Integer({ minimum: SECONDS_MIN, maximum: SECONDS_MAX }),
+  },
+  { additionalProperties: false },
+)
 
 /** The retention of a file by the fields of its upload; undefined when they are absent. */
 export function retentionSeconds(fields: Readonly<Record<string, unknown>>): {

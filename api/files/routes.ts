@@ -157,7 +157,8 @@ function registerDelete(app: App, services: FileServices): void {
   })
 }
 
-function presentFile(file: FileRow) {
+/** A file as OpenAI has it. */
+export function presentFile(file: FileRow) {
   return {
     id: file.id,
     object: 'file' as const,
@@ -175,7 +176,8 @@ function noSuchFile(id: string, param = 'id'): never {
   throw failure.notFound(`No such File object: ${id.slice(0, 100)}`, { param })
 }
 
-const FILE = Type.Object({
+/** The schema of a file. */
+export const FILE = Type.Object({
   id: Type.String(),
   object: Type.Literal('file'),
   bytes: Type.Integer(),

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
+import type { Readable } from 'node:stream'
 
 import type { FastifyRequest } from 'fastify'
 
@@ -18,12 +19,17 @@ const FILENAME_LENGTH_MAX = 255
 /** Allowance for boundaries, headers and other fields of the form, in bytes. */
 export const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
 
-interface ReceivedFile {
+interface StoredBytes {
+  /** Of the file. */
+  readonly id: string
   readonly objectKey: string
-  readonly filename: string
   readonly bytes: number
   readonly sha256: Buffer
   readonly check: JsonLinesCheck
+}
+
+interface ReceivedFile extends StoredBytes {
+  readonly filename: string
 }
 
 /** The destination and the size limit of uploads. */
@@ -72,8 +78,8 @@ export async function receiveUpload(
 function finish(received: ReceivedFile, purpose: string, organizationId: string): StoredUpload {
   const fault = received.check.finish(purpose)
   if (fault !== undefined) throw fault
-  const { objectKey, filename, bytes, sha256 } = received
-  return { id: fileIdOf(objectKey), organizationId, objectKey, filename, purpose, bytes, sha256 }
+  const { check: _, ...file } = received
+  return { ...file, organizationId, purpose }
 }
 
 async function receiveFile(
@@ -83,21 +89,50 @@ async function receiveFile(
 ): Promise<ReceivedFile> {
   // When the purpose precedes the file, a wrong one is refused before a byte is stored.
   if (purpose !== undefined) checkPurpose(purpose)
+  const stored = await storeFile(stream, {
+    ...{ purpose, store, signal: AbortSignal.any([clientSignal, signal]) },
+    onChunk: ({ length }) => {
+      if (!inFlight.fits(length, bytesMax)) throw storageLimitExceeded()
+    },
+  })
+  return { ...stored, filename: plainNameOf(filename) }
+}
+
+/** Stores a stream as the bytes of a new file while counting, hashing and checking them. */
+export async function storeFile(
+  stream: Readable,
+  {
+    purpose,
+    store,
+    signal,
+    onChunk,
+  }: {
+    readonly purpose: string | undefined
+    readonly store: ObjectStore
+    readonly signal: AbortSignal
+    /** Called with each chunk; throws to end the file. */
+    onChunk(chunk: Buffer): void
+  },
+): Promise<StoredBytes> {
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
   let bytes = 0
   const metered = new PassThroughBytes((chunk) => {
     bytes += chunk.length
-    if (!inFlight.fits(chunk.length, bytesMax)) throw storageLimitExceeded()
+    onChunk(chunk)
     hash.update(chunk)
     check.push(chunk)
   })
-  const objectKey = `files/${randomId('file-')}`
-  await store.put(objectKey, passThrough(stream, metered), {
-    signal: AbortSignal.any([clientSignal, signal]),
-  })
+  const id = randomId('file-')
+  const objectKey = `files/${id}`
+  await store.put(objectKey, passThrough(stream, metered), { signal })
+  return { id, objectKey, bytes, sha256: hash.digest(), check }
+}
+
+/** The name of a file without folders. */
+export function plainNameOf(filename: string): string {
   const name = basename(filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
-  return { objectKey, filename: name || 'file', bytes, sha256: hash.digest(), check }
+  return name || 'file'
 }
 
 /** The error for a file that exceeds the remaining quota. */
@@ -106,10 +141,6 @@ export function storageLimitExceeded() {
     "This file would exceed your organization's storage limit. Delete files that you no longer need.",
     { param: 'file', code: 'storage_limit_exceeded', shouldRetry: false },
   )
-}
-
-function fileIdOf(objectKey: string): string {
-  return objectKey.slice('files/'.length)
 }
 
 function checkPurpose(purpose: string): string {

@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
+import { multipartUploadsPlugin } from '#api/files/multipart-uploads.ts'
 import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { fineTuningPlugin } from '#api/fine-tuning/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
@@ -82,11 +83,7 @@ export function inferenceSurfaces(
   }
   const v1 = v1Plugin(shared, [
     inferencePlugin(inferenceServices),
-    filesPlugin({
-      ...services,
-      storageBytesMax: config.content.storageBytesMax,
-      onChange: (change) => recordFileChange(services, note, change),
-    }),
+    ...fileSurfaces(services, note),
     activitiesPlugin(services),
     usagePlugin(services),
     organizationsPlugin({
@@ -114,6 +111,15 @@ export function inferenceSurfaces(
     { prefixes: ['/v1'], plugin: v1 },
     { prefixes: ['/'], plugin: root },
   ]
+}
+
+function fileSurfaces(services: Services, note: NoteEvent): readonly FastifyPluginAsync[] {
+  const fileServices = {
+    ...services,
+    storageBytesMax: services.config.content.storageBytesMax,
+    onChange: (change: FileChange) => recordFileChange(services, note, change),
+  }
+  return [filesPlugin(fileServices), multipartUploadsPlugin(fileServices)]
 }
 
 function tuningOf(services: Services): FastifyPluginAsync {

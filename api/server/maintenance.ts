@@ -29,6 +29,7 @@ export function startMaintenance(services: Services): () => void {
 const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> = {
   activities: ({ activities, config, clock }) =>
     activities.maintain(config.content.activitiesRetentionDays, clock.now()),
+  uploads: ({ uploads }) => uploads.deleteExpired(),
   files: (services) => sweepOrphans(services),
   media: (services) => sweepMedia(services),
   jobs: ({ background }) => background.jobs.sweep(),

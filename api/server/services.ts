@@ -5,6 +5,7 @@ import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
+import { openUploads, type Uploads } from '#api/files/upload-store.ts'
 import { Dependencies, type Dependency } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
@@ -65,6 +66,7 @@ export interface Services {
   readonly series: SeriesLog
   readonly store: ObjectStore
   readonly files: Files
+  readonly uploads: Uploads
   readonly activities: Activities
   readonly batches: Batches
   readonly batchLines: BatchLines
@@ -200,10 +202,11 @@ function openDependencies({
 function openStores(
   tablePrefix: string,
   { database: { db }, lists, cipher }: Pick<Services, 'database' | 'lists' | 'cipher'>,
-): Pick<Services, 'files' | 'batches' | 'batchLines'> {
+): Pick<Services, 'files' | 'uploads' | 'batches' | 'batchLines'> {
   const tables = batchTables(tablePrefix)
   return {
     files: openFiles(db, fileTables(tablePrefix), lists.db),
+    uploads: openUploads(db, fileTables(tablePrefix)),
     batches: openBatches(db, tables, cipher, lists.db),
     batchLines: openBatchLines(db, tables, cipher),
   }

@@ -101,6 +101,11 @@ const UNDESCRIBED_FORMS: Readonly<Record<string, Schema>> = {
     required: ['purpose', 'file'],
     properties: { purpose: { type: 'string' }, file: { type: 'string', format: 'binary' } },
   },
+  'post /v1/uploads/{upload_id}/parts': {
+    type: 'object',
+    required: ['data'],
+    properties: { data: { type: 'string', format: 'binary' } },
+  },
 }
 
 const SIGN_IN: Schema = {

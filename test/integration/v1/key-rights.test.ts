@@ -25,7 +25,7 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank|score)$/, 'search'],
   [/^\w+ \/v1\/images\//, 'images'],
   [/^\w+ \/v1\/audio\//, 'audio'],
-  [/^\w+ \/v1\/files/, 'files'],
+  [/^\w+ \/v1\/(files|uploads)/, 'files'],
   [/^\w+ \/v1\/batches/, 'batches'],
   [/^\w+ \/v1\/(fine_tuning|fine-tunes)/, 'fine_tuning'],
   [/^DELETE \/v1\/models/, 'fine_tuning'],

@@ -1,0 +1,95 @@
+import { Type } from 'typebox'
+
+import { choice, nullable } from '#shared/schemas.ts'
+
+import { EXPIRES_AFTER } from './expiry.ts'
+import { PURPOSES } from './json-lines.ts'
+import { FILE } from './routes.ts'
+import { PARTS_MAX } from './upload-store.ts'
+
+const TAGS = ['Files']
+const UPLOAD_ID = Type.Object({ upload_id: Type.String({ minLength: 1, maxLength: 200 }) })
+const UPLOAD = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('upload'),
+  bytes: Type.Integer(),
+  created_at: Type.Integer({ description: 'Unix seconds' }),
+  filename: Type.String(),
+  purpose: Type.String(),
+  status: choice(['pending', 'completed', 'cancelled']),
+  expires_at: Type.Integer({ description: 'Unix seconds' }),
+  file: nullable(FILE),
+})
+
+/** `POST /v1/uploads`. */
+export const CREATE_UPLOAD = {
+  tags: TAGS,
+  summary: 'Begin a file that is sent in parts',
+  description:
+    'The bytes of the file are charged to the organization from now on. An upload that is neither completed nor cancelled within an hour is deleted.',
+  body: Type.Object(
+    {
+      filename: Type.String({ minLength: 1, maxLength: 4096 }),
+      purpose: choice([...PURPOSES]),
+      bytes: Type.Integer({ minimum: 1, description: 'Of the whole file.' }),
+      mime_type: Type.Optional(
+        Type.String({ maxLength: 255, description: 'Accepted and not kept.' }),
+      ),
+      expires_after: Type.Optional(EXPIRES_AFTER),
+    },
+    { additionalProperties: false },
+  ),
+  response: { 200: UPLOAD },
+}
+
+/** `POST /v1/uploads/{upload_id}/parts`. */
+export const ADD_PART = {
+  tags: TAGS,
+  summary: 'Send a part of a file',
+  description: 'A form with `data`, of 64 MiB at most. Parts may be sent at once and in any order.',
+  params: UPLOAD_ID,
+  consumes: ['multipart/form-data'],
+  body: {
+    type: 'object',
+    required: ['data'],
+    properties: { data: { type: 'string', format: 'binary' } },
+  },
+  response: {
+    200: Type.Object({
+      id: Type.String(),
+      object: Type.Literal('upload.part'),
+      created_at: Type.Integer({ description: 'Unix seconds' }),
+      upload_id: Type.String(),
+    }),
+  },
+}
+
+/** `POST /v1/uploads/{upload_id}/complete`. */
+export const COMPLETE_UPLOAD = {
+  tags: TAGS,
+  summary: 'Join the parts to a file',
+  description:
+    'The parts are joined in the order of `part_ids`; others are dropped. Their bytes are those that the upload was created with. JSON-lines purposes are checked line by line.',
+  params: UPLOAD_ID,
+  body: Type.Object(
+    {
+      part_ids: Type.Array(Type.String({ maxLength: 200 }), { minItems: 1, maxItems: PARTS_MAX }),
+      md5: Type.Optional(
+        Type.String({
+          pattern: '^[0-9a-fA-F]{32}$',
+          description: 'Of the whole file, as hexadecimal digits; another one is refused.',
+        }),
+      ),
+    },
+    { additionalProperties: false },
+  ),
+  response: { 200: UPLOAD },
+}
+
+/** `POST /v1/uploads/{upload_id}/cancel`. */
+export const CANCEL_UPLOAD = {
+  tags: TAGS,
+  summary: 'Cancel an upload and delete its parts',
+  params: UPLOAD_ID,
+  response: { 200: UPLOAD },
+}
