@@ -87,6 +87,8 @@ const MAKES_VALUES: ReadonlySet<string> = new Set([
   ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
 ])
 const TEXT_LENGTH_MAX = 64 << 20
+/** Methods of mappings, which Python finds before entries of the same name. */
+const MAPPING_METHODS: ReadonlySet<unknown> = new Set(['get', 'items', 'keys', 'values'])
 
 /**
  * The library's interpreter with what Python does and it does not. It also records which text comes
@@ -268,10 +270,18 @@ class ChatInterpreter extends Base {
   }
 
   #member(node: MemberNode, environment: Scope): Value {
-    if (node.property.type !== 'SliceExpression') return super.evaluate(node, environment)
+    const { computed, property } = node
+    const isSlice = property.type === 'SliceExpression'
+    const isMethod = computed !== true && MAPPING_METHODS.has(property.value)
+    if (!isSlice && !isMethod) return super.evaluate(node, environment)
     const object = this.evaluate(node.object, environment)
+    // The library reads an entry first: the parameter `items` of a function, for example.
+    if (isMethod && object.type === 'ObjectValue') {
+      const method = object.builtins.get(String(property.value))
+      if (method !== undefined) return method
+    }
     const part = super.evaluate({ ...node, object: hold(object) } as Node, environment)
-    return object.type === 'StringValue' ? this.#derive(part, object, []) : part
+    return isSlice && object.type === 'StringValue' ? this.#derive(part, object, []) : part
   }
 
   #filter(node: FilterNode, environment: Scope): Value {

@@ -15,7 +15,12 @@ export type Value =
   | { readonly type: 'StringValue'; readonly value: string }
   | { readonly type: 'BooleanValue'; readonly value: boolean }
   | { readonly type: 'ArrayValue'; readonly value: Value[] }
-  | { readonly type: 'ObjectValue'; readonly value: Map<string, Value> }
+  | {
+      readonly type: 'ObjectValue'
+      readonly value: Map<string, Value>
+      /** Its methods, and what else the library finds by a name. */
+      readonly builtins: ReadonlyMap<string, Value>
+    }
   | { readonly type: 'NullValue' | 'UndefinedValue' | 'OtherValue'; readonly value?: unknown }
 export interface Scope {
   set(name: string, value: unknown): void
@@ -53,7 +58,9 @@ export interface LoopNode extends Node {
 }
 export interface MemberNode extends Node {
   readonly object: Node
-  readonly property: Node
+  readonly property: Node & { readonly value?: unknown }
+  /** In brackets. */
+  readonly computed?: boolean
 }
 /** A statement with a body; `value` and `name` where it has them. */
 export interface BlockNode extends Node {

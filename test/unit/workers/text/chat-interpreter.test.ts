@@ -32,6 +32,10 @@ describe('a template is rendered as Python does', () => {
     [`{{ ["both ' and " ~ '"', "new\\nline"] }}`, `['both \\' and "', 'new\\nline']`],
     ['{% set x %}{{ true }}{% endset %}{{ x }}', 'True'],
     ['{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(false) }}{{ m("b") }}', '<False><b>'],
+    [
+      '{% set d = {"items": 1, "keys": 2, "get": 3} %}{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %} {{ d["items"] }}{{ d.get("get") }} {{ d.keys() | list | length }}',
+      'items1keys2get3 13 3',
+    ],
     ['{% if true %}{{ messages | length > 1 }}{% else %}no{% endif %}', 'True'],
   ])('%s', (template, expected) => {
     expect(render(template)).toBe(expected)
