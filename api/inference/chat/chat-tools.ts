@@ -119,6 +119,8 @@ export interface ToolPlan {
   readonly isLegacy: boolean
   /** The custom tools, whose calls have an input instead of arguments; absent without any. */
   readonly customNames?: ReadonlySet<string>
+  /** What tools of namespaces are called by clients; absent without any. */
+  readonly origins?: ReadonlyMap<string, { readonly namespace: string; readonly name: string }>
 }
 
 const TOOL_BODY = Type.Object(TOOL_FIELDS)

@@ -82,6 +82,7 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
 
 function presentTool(tool: ToolField): object {
   const { type, name, description = null } = tool
+  if (type === 'namespace') return { type, name, description, tools: tool.tools.map(presentTool) }
   if (type === 'custom') return { type, name, description, format: tool.format ?? { type: 'text' } }
   const { parameters = null, strict } = tool
   return { type, name, description, parameters, strict: strict ?? false }

@@ -44,7 +44,7 @@ const NAMED_TOOL = variantSchema(NAMED_TOOLS)
 /** A tool that a choice names. */
 export type NamedTool = Static<typeof NAMED_TOOL>
 
-const TOOL = variantSchema({
+const CALLED = {
   function: {
     name: FUNCTION_NAME,
     description: optionalString(),
@@ -61,8 +61,20 @@ const TOOL = variantSchema({
       ),
     ),
   },
-})
+}
+const CALLED_TOOL = variantSchema(CALLED)
 /** A tool that the model may call. */
+export type CalledTool = Static<typeof CALLED_TOOL>
+
+const TOOL = variantSchema({
+  ...CALLED,
+  namespace: {
+    name: FUNCTION_NAME,
+    description: optionalString(),
+    tools: Type.Array(CALLED_TOOL, { minItems: 1, maxItems: TOOLS_MAX }),
+  },
+})
+/** A tool that the model may call, or a group of them. */
 export type ToolField = Static<typeof TOOL>
 
 const TOOL_CHOICE = Type.Union(
@@ -137,7 +149,8 @@ export const RESPONSES_BODY = Type.Object(
       nullable(
         Type.Array(TOOL, {
           maxItems: TOOLS_MAX,
-          description: 'Functions and custom tools that the model may call.',
+          description:
+            'Functions and custom tools that the model may call; a namespace is a group of them.',
         }),
       ),
     ),

@@ -48,7 +48,10 @@ const STORED = {
 }
 // Whole items that are sent back hold null for what they do not have.
 const NONE = Type.Optional(Type.Null())
-const STORED_CALL = { ...STORED, caller: NONE, namespace: NONE }
+const STORED_CALL = {
+  ...{ ...STORED, caller: NONE },
+  namespace: optionalString({ maxLength: 64, description: 'The group of the tool.' }),
+}
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 
 /** The schema of one item of a conversation. */
@@ -142,11 +145,11 @@ function take(
   switch (item.type) {
     case 'function_call':
       checkJsonText(item.arguments, `input[${index}].arguments`)
-      conversation.call({ id: item.call_id, name: item.name, arguments: item.arguments })
+      conversation.call({ id: item.call_id, name: offeredName(item), arguments: item.arguments })
       break
     case 'custom_tool_call':
       conversation.call({
-        ...{ id: item.call_id, name: item.name },
+        ...{ id: item.call_id, name: offeredName(item) },
         arguments: customArguments(item.input),
       })
       break
@@ -197,6 +200,15 @@ function imageOf(part: ImagePart, path: string, images: RequestImages) {
   }
   if (typeof fileId !== 'string') throw missingParameter(`${path}.image_url`)
   return images.add({ kind: 'file', fileId }, { path: `${path}.file_id`, detail })
+}
+
+/** The name of a tool that the model reads: templates and answers have one name for it. */
+export function offeredName(tool: {
+  readonly name: string
+  readonly namespace?: string | null | undefined
+}): string {
+  const { name, namespace } = tool
+  return namespace === null || namespace === undefined ? name : `${namespace}__${name}`
 }
 
 type Content = MessageContent['fields']

@@ -42,6 +42,7 @@ export type OutputItem =
       readonly status: ItemStatus
       readonly call_id: string
       readonly name: string
+      readonly namespace?: string
       readonly arguments: string
     }
   | {
@@ -50,6 +51,7 @@ export type OutputItem =
       readonly status: ItemStatus
       readonly call_id: string
       readonly name: string
+      readonly namespace?: string
       readonly input: string
     }
 
@@ -75,7 +77,7 @@ interface OpenCall {
   readonly id: string
   readonly type: 'function_call' | 'custom_tool_call'
   readonly callId: string
-  readonly name: string
+  readonly called: { readonly name: string; readonly namespace?: string }
   text: string
 }
 interface OpenReasoning {
@@ -170,7 +172,8 @@ export class ResponseOutput {
       : (['fc_', 'function_call'] as const)
     const id = this.#idOf(prefix, this.#closed.length)
     const callId = toolCallId(`${this.#responseId} 0`, part.index, this.#dialect)
-    this.#begin({ id, type, callId, name: part.name, text: '' }, steps)
+    const called = this.#tools?.origins?.get(part.name) ?? { name: part.name }
+    this.#begin({ id, type, callId, called, text: '' }, steps)
   }
 
   #openMessage(steps: OutputStep[]): void {
@@ -263,9 +266,11 @@ function present(item: OpenItem, status: ItemStatus): OutputItem {
     const content = status === 'in_progress' ? [] : [outputText(item.text, item.logprobs)]
     return { id, type, status, role: 'assistant', content }
   }
-  const { callId, name, text } = item
-  if (type === 'custom_tool_call') return { id, type, status, call_id: callId, name, input: text }
-  return { id, type, status, call_id: callId, name, arguments: text }
+  const { callId, called, text } = item
+  if (type === 'custom_tool_call') {
+    return { id, type, status, call_id: callId, ...called, input: text }
+  }
+  return { id, type, status, call_id: callId, ...called, arguments: text }
 }
 
 /** A part of a message. */

@@ -24,14 +24,15 @@ import type { ResponseFormat, ToolDefinition } from '#shared/contracts/completio
 import { failure } from '#shared/errors.ts'
 
 import {
+  type CalledTool,
   LOGPROBS,
   type NamedTool,
   type ResponsesBody,
   type ToolChoiceField,
-  type ToolField,
 } from './responses-body.ts'
 import { type InputField, responsesMessages } from './responses-input.ts'
 import type { OpenSummary } from './summaries.ts'
+import { offeredTools } from './tool-namespaces.ts'
 
 /**
  * Reads a request for a response; `earlier` are the items of the conversation that it continues.
@@ -119,15 +120,24 @@ function toolsOf(body: ResponsesBody, budget: SchemaBudget): ToolPlan | undefine
     if (!isCallDemanded || choice === null) return undefined
     throw invalidValue('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
   }
-  const definitions = tools.map((tool, index) => definitionFrom(tool, `tools[${index}]`, budget))
+  const offered = offeredTools(tools)
+  const definitions = offered.map(({ tool, path }) => definitionFrom(tool, path, budget))
+  const origins = offered.flatMap(({ tool: { name }, origin }) =>
+    origin === undefined ? [] : [[name, origin] as const],
+  )
   const asked = {
     parallel_tool_calls: parallel ?? null,
     tool_choice: asChatChoice(choice ?? null),
   }
-  return planOf(definitions, asked, customNamesOf(definitions, tools))
+  const customNames = customNamesOf(
+    definitions,
+    offered.map(({ tool }) => tool),
+  )
+  const plan = planOf(definitions, asked, customNames)
+  return origins.length === 0 ? plan : { ...plan, origins: new Map(origins) }
 }
 
-function definitionFrom(tool: ToolField, path: string, budget: SchemaBudget): ToolDefinition {
+function definitionFrom(tool: CalledTool, path: string, budget: SchemaBudget): ToolDefinition {
   if (tool.type === 'function') return definitionOf(tool, `${path}.parameters`, budget)
   const { name, description, format } = tool
   const grammar = format?.type === 'grammar' ? format : undefined

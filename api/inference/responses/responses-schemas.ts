@@ -36,6 +36,7 @@ const callOf = (type: string, field: string, written: object) => ({
     status: STATUS,
     call_id: { type: 'string' },
     name: { type: 'string' },
+    namespace: { type: 'string', description: 'The group of the tool, if it has one.' },
     [field]: { type: 'string', ...written },
   },
 })

@@ -140,7 +140,7 @@ const TOOLS: readonly Refusal[] = [
       { tools: [TOOL, tool] },
       'tools[1].type',
       'invalid_value',
-      `Invalid value: '${tool.type}'. Supported values are: 'function' and 'custom'.`,
+      `Invalid value: '${tool.type}'. Supported values are: 'function', 'custom', and 'namespace'.`,
     ],
   ),
   [{ tools: [{ name: 'add' }] }, 'tools[0].type', 'missing_required_parameter', /./],
