@@ -1,10 +1,16 @@
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
-import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
+import type {
+  FastifyContextConfig,
+  FastifyInstance,
+  FastifyPluginAsync,
+  FastifySchema,
+} from 'fastify'
 
 import { wayToRoot } from '#api/pages/html.ts'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
+import { LITERALS } from './validation.ts'
 
 /**
  * Serves the OpenAPI 3.1 document of everything registered after this call, and a page to try it.
@@ -20,7 +26,7 @@ export async function registerOpenApi(
         title: 'Millrace',
         version: options.version,
         description:
-          'Inference, files and media under /v1; users and sign-in at the root and under /auth/v1.',
+          'Inference, files and media under /v1; users and sign-in at the root and under /auth/v1. Where a body may have additional properties, they are ignored and listed in the header `x-millrace-ignored-parameters`; a name within two edits of a known one is refused.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: options.serverUrl }],
@@ -36,10 +42,30 @@ export async function registerOpenApi(
       },
     },
     hideUntagged: false,
+    transform: ({ schema, url, route }) => ({ schema: withOpenBody(schema, route.config), url }),
     transformObject: (made) => ('openapiObject' in made ? withErrors(made.openapiObject) : {}),
   })
   await app.register(documentPage(options.serverUrl))
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+/** Where unknown fields of bodies are ignored, the schemas of bodies permit them. */
+function withOpenBody(
+  schema: FastifySchema,
+  config: FastifyContextConfig | undefined,
+): FastifySchema {
+  const { body } = schema
+  if (body === undefined || config?.unknownFields !== 'ignore') return schema
+  return { ...schema, body: withoutClosing(body) }
+}
+
+function withoutClosing(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutClosing)
+  if (typeof schema !== 'object' || schema === null) return schema
+  const entries = Object.entries(schema)
+    .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
+    .map(([key, value]) => [key, LITERALS.includes(key) ? value : withoutClosing(value)])
+  return Object.fromEntries(entries)
 }
 
 /** The page that shows the document. */

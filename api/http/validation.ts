@@ -110,7 +110,7 @@ function createChecker(unknownFields: UnknownFields): Checker {
 }
 
 /** Keywords whose values are no schemas. */
-const LITERALS = ['enum', 'const', 'default', 'examples', 'required']
+export const LITERALS: readonly string[] = ['enum', 'const', 'default', 'examples', 'required']
 
 /**
  * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond

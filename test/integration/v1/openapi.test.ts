@@ -94,6 +94,21 @@ describe('the description of a body', () => {
     expect([accepts(right), accepts(wrong)]).toEqual([true, false])
   })
 
+  it.each<[string, object]>([
+    ['/v1/chat/completions', { model: 'm', messages: [{ role: 'user', content: 'x' }] }],
+    ['/v1/responses', { model: 'm', input: [{ role: 'user', content: 'x' }] }],
+    ['/v1/messages', { model: 'm', max_tokens: 1, messages: [{ role: 'user', content: 'x' }] }],
+  ])('of %s accepts fields that are ignored and reported', async (path, body) => {
+    const { accepts } = await bodyOf(path)
+    const [field, [item]] = Object.entries(body).find(([, value]) => Array.isArray(value)) ?? []
+    expect(accepts({ ...body, surplus: 1, [field ?? '']: [{ ...item, surplus: 1 }] })).toBe(true)
+  })
+
+  it('of a new API key accepts no other field', async () => {
+    const { accepts } = await bodyOf('/v1/api_keys')
+    expect([accepts({ name: 'x' }), accepts({ name: 'x', surplus: 1 })]).toEqual([true, false])
+  })
+
   it.each(['/v1/files', '/v1/images/edits', '/v1/audio/transcriptions'])(
     'of %s is required and has no null in its form',
     async (path) => {
