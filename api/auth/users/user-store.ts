@@ -6,11 +6,13 @@ import {
   count,
   desc,
   eq,
+  exists,
   inArray,
   isNotNull,
   isNull,
   lte,
   ne,
+  not,
   or,
   type SQL,
   sql,
@@ -134,26 +136,34 @@ export async function updateUser(store: Store, id: string, changes: UserChanges)
 }
 
 /**
- * Withdraws changes of contact that wait for confirmation. Their codes alone would not do: anyone
- * may ask for new ones while a change waits.
+ * Withdraws the changes of contact that wait for one confirmation alone: of a number, and of an
+ * address to which the present address need not agree. Their codes alone would not do: anyone may
+ * ask for new ones while a change waits.
  */
 export async function withdrawContactChanges(store: Store, userId: string): Promise<void> {
-  const { users } = store.tables
-  await clearOneTimeTokens(store, userId, CHANGE_KINDS)
+  const { users, oneTimeTokens } = store.tables
+  const isOwn = eq(users.id, userId)
+  await clearOneTimeTokens(store, userId, ['phone_change', 'reauthentication'])
   await store.db
     .update(users)
-    .set({ emailChange: null, emailChangeAgreed: 0, phoneChange: null })
-    .where(
-      and(eq(users.id, userId), or(isNotNull(users.emailChange), isNotNull(users.phoneChange))),
-    )
+    .set({ phoneChange: null })
+    .where(and(isOwn, isNotNull(users.phoneChange)))
+  const isAsked = and(
+    eq(oneTimeTokens.userId, userId),
+    eq(oneTimeTokens.kind, 'email_change_current'),
+  )
+  const presentAddress = store.db.select().from(oneTimeTokens).where(isAsked)
+  const hasAgreed = inArray(users.emailChangeAgreed, PRESENT_ADDRESS_AGREED)
+  const [withdrawn] = await store.db
+    .update(users)
+    .set({ emailChange: null, emailChangeAgreed: 0 })
+    .where(and(isOwn, isNotNull(users.emailChange), not(exists(presentAddress)), not(hasAgreed)))
+    .returning({ id: users.id })
+  if (withdrawn !== undefined) await clearOneTimeTokens(store, userId, ['email_change_new'])
 }
 
-const CHANGE_KINDS = [
-  'email_change_new',
-  'email_change_current',
-  'phone_change',
-  'reauthentication',
-] as const
+/** Values of `email_change_agreed`; 1 is what older versions wrote for either address. */
+const PRESENT_ADDRESS_AGREED = [1, 3]
 
 /**
  * Moves a sign-up that nobody confirmed to the audience of the newest request, whose token replaces

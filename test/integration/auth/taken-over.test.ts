@@ -78,6 +78,18 @@ describe('a change of contact that a session began', () => {
     expect(body).not.toHaveProperty('new_phone')
   })
 
+  it('goes on where the present address has to agree as well', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const email = newEmail()
+    expect((await put(bearer, { email })).status).toBe(200)
+    const [present, next] = [user.email, email].map((to) => server.lastMail(to).variables.token)
+    await post('/logout', {}, bearer)
+    const first = await post('/verify', { type: 'email_change', email: user.email, token: present })
+    expect(first.status).toBe(200)
+    const second = await post('/verify', { type: 'email_change', email, token: next })
+    expect(second.body.user).toMatchObject({ email })
+  })
+
   it('goes on when its own session signs out alone', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const phone = newPhone()
