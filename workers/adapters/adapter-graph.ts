@@ -19,15 +19,15 @@ export const ADAPTER_INPUTS = {
   order: 'adapter_order',
   /** Where each row is among the groups. */
   rows: 'adapter_rows',
-  /** Number of groups. */
-  groups: 'adapter_groups',
+  /** Numbers of groups and of the products of each: one, or as many as it has rows. */
+  layout: 'adapter_layout',
 } as const
 
 /** A module and the inputs that hold its low-rank matrices of the groups. */
 export interface AdapterTarget extends LinearModule {
-  /** [groups, in, rank] */
+  /** [groups, 1, in, rank] */
   readonly a: string
-  /** [groups, rank, out] */
+  /** [groups, 1, rank, out] */
   readonly b: string
 }
 
@@ -47,10 +47,10 @@ export function addAdapters(
   const pass = new Pass(view, targets)
   const nodes = model.graph.nodes.flatMap((node) => pass.rewrite(node))
   const inputs = targets.flatMap(({ a, b, inSize, outSize }): GraphValue[] => [
-    makeValue(a, 'float32', ['adapter_groups', inSize, 'adapter_rank']),
-    makeValue(b, 'float32', ['adapter_groups', 'adapter_rank', outSize]),
+    makeValue(a, 'float32', ['adapter_groups', 1, inSize, 'adapter_rank']),
+    makeValue(b, 'float32', ['adapter_groups', 1, 'adapter_rank', outSize]),
   ])
-  const { order, rows, groups } = ADAPTER_INPUTS
+  const { order, rows, layout } = ADAPTER_INPUTS
   const { graph } = model
   return {
     targets,
@@ -64,7 +64,7 @@ export function addAdapters(
           ...graph.inputs,
           makeValue(order, 'int64', ['adapter_order']),
           makeValue(rows, 'int64', ['adapter_rows']),
-          makeValue(groups, 'int64', [1]),
+          makeValue(layout, 'int64', [2]),
           ...inputs,
         ],
       },
@@ -131,7 +131,7 @@ class Pass {
     return add('Reshape', [typed, like], `${output}/adapter_flat`)
   }
 
-  /** The input as [groups, rows of a group · length, in], of 32 bits. */
+  /** The input as [groups, products, rows of a product · length, in], of 32 bits. */
   #group({ input, inSize }: AdapterTarget, is3d: boolean, nodes: GraphNode[]): string {
     const known = this.#grouped.get(input)
     if (known !== undefined) return known
@@ -144,20 +144,20 @@ class Pass {
     nodes.push(makeNode('Gather', [rows, ADAPTER_INPUTS.order], name('gathered')))
     const attributes = { to: int(ELEMENT_TYPES.float32.onnxType) }
     if (this.#isHalf) nodes.push(makeNode('Cast', [name('gathered')], name('wide'), { attributes }))
-    const shape = this.#shape(`adapter/in_${inSize}`, ADAPTER_INPUTS.groups, inSize)
+    const shape = this.#shape(`adapter/in_${inSize}`, ADAPTER_INPUTS.layout, inSize)
     const wide = name(this.#isHalf ? 'wide' : 'gathered')
     nodes.push(makeNode('Reshape', [wide, shape], name('grouped')))
     this.#grouped.set(input, name('grouped'))
     return name('grouped')
   }
 
-  /** The shape [count, any, size]. */
-  #shape(name: string, count: string, size: number): string {
+  /** The shape [...counts, any, size]. */
+  #shape(name: string, counts: string, size: number): string {
     if (this.#names.has(name)) return name
     this.#names.add(name)
     this.constants.push(int64Constant(`${name}_size`, [size]))
     const attributes = { axis: int(0) }
-    const inputs = [count, 'adapter/any', `${name}_size`]
+    const inputs = [counts, 'adapter/any', `${name}_size`]
     this.first.push(makeNode('Concat', inputs, name, { attributes }))
     return name
   }

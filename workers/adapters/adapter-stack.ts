@@ -21,6 +21,12 @@ const CAPACITY_MIN = 4
 /** Ranges whose tensors are kept: prompts and decode steps alternate, each with another range. */
 const VIEWS_MAX = 32
 
+/**
+ * Up to this many rows of an adapter are multiplied one by one, which does not copy the matrices
+ * into another layout. From four on, one product of all is as fast (docs/performance.md).
+ */
+const SINGLE_ROWS_MAX = 2
+
 /** Low-rank matrices of one module: [capacity, in, rank] and [capacity, rank, out]. */
 interface Buffers {
   readonly target: AdapterTarget
@@ -137,6 +143,7 @@ export class AdapterStack {
       return { group, place }
     })
     const width = Math.max(...sizes)
+    const products = width > SINGLE_ROWS_MAX ? 1 : width
     const order = new BigInt64Array(sizes.length * width)
     const rows = BigInt64Array.from(places, ({ group, place }, row) => {
       const at = group * width + place
@@ -148,7 +155,7 @@ export class AdapterStack {
     return {
       [ADAPTER_INPUTS.order]: tensor(order),
       [ADAPTER_INPUTS.rows]: tensor(rows),
-      [ADAPTER_INPUTS.groups]: tensor(BigInt64Array.of(BigInt(sizes.length))),
+      [ADAPTER_INPUTS.layout]: tensor(BigInt64Array.of(BigInt(sizes.length), BigInt(products))),
     }
   }
 
@@ -165,8 +172,8 @@ export class AdapterStack {
       const [sizeOfA, sizeOfB] = [inSize * rank, rank * outSize]
       const ofA = a.subarray(first * sizeOfA, end * sizeOfA)
       const ofB = b.subarray(first * sizeOfB, end * sizeOfB)
-      weights[target.a] = this.#runtime.tensor('float32', ofA, [count, inSize, rank])
-      weights[target.b] = this.#runtime.tensor('float32', ofB, [count, rank, outSize])
+      weights[target.a] = this.#runtime.tensor('float32', ofA, [count, 1, inSize, rank])
+      weights[target.b] = this.#runtime.tensor('float32', ofB, [count, 1, rank, outSize])
     }
     this.#views.set(key, weights)
     return weights
