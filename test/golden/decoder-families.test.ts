@@ -77,7 +77,7 @@ describe.each(FAMILIES)('%s', (name, cachePath) => {
   })
 
   it('gives the same tokens alone, beside others of any length and after a shared prefix', async () => {
-    await checkTogether(name, golden, cachePath)
+    await checkTogether(name, golden, { cachePath })
   })
 })
 
@@ -108,7 +108,7 @@ describe.each([
     const { ids, greedy: answer } = readGolden(name)
 
     it('gives the same tokens alone and beside others of any length', async () => {
-      await checkTogether(name, readGolden(name), cachePath, asExported)
+      await checkTogether(name, readGolden(name), { cachePath, asExported })
     })
 
     it('continues all that a text left, and no part of it, and takes in no draft', async () => {
@@ -139,13 +139,19 @@ describe.each([
 
 describe.each(VARIANTS)('llama in %s', (onnxFile) => {
   it('gives what the file gives to the reference runtime', async () => {
-    const file = join(MODELS, 'llama', 'golden.variants.json')
-    const { variants } = JSON.parse(readFileSync(file, 'utf8')) as {
-      variants: Record<string, Pick<Golden, 'logits' | 'greedy'>>
-    }
-    const golden = { ...readGolden('llama'), ...variants[onnxFile] }
+    const golden = readVariant(onnxFile)
     const tolerance = onnxFile === 'model_fp16' ? 2e-2 : 2e-3
     await check({ name: 'llama', onnxFile, golden, tolerance, prefillChunk: 128 })
+  })
+})
+
+describe.each([
+  ['model_fp16_io', 'rewritten'],
+  ['model_static', 'growing'],
+] as const)('llama in %s', (onnxFile, cachePath) => {
+  it('gives the tokens of the reference runtime alone and beside others of any length', async () => {
+    const how = { cachePath, onnxFile, prefillChunk: 128 }
+    await checkTogether('llama', readVariant(onnxFile), how)
   })
 })
 
@@ -196,13 +202,18 @@ async function check(expected: {
 async function checkTogether(
   name: string,
   golden: Golden,
-  cachePath: string,
-  asExported = false,
+  how: {
+    readonly cachePath: string
+    readonly asExported?: boolean
+    readonly onnxFile?: string
+    readonly prefillChunk?: number
+  },
 ): Promise<void> {
   const folder = join(MODELS, name)
-  const options = { runtime, folder, onnxFile: 'model', asExported, intraOpThreads: 1 }
+  const { cachePath, asExported = false, onnxFile = 'model', prefillChunk = 16 } = how
+  const options = { runtime, folder, onnxFile, asExported, intraOpThreads: 1 }
   const [alone, together] = await Promise.all(
-    [1, 6].map((slots) => openTextEngine({ ...options, slots, prefillChunk: 16 })),
+    [1, 6].map((slots) => openTextEngine({ ...options, slots, prefillChunk })),
   )
   try {
     expect(defined(together).cachePath).toBe(cachePath)
@@ -229,6 +240,15 @@ async function checkTogether(
   } finally {
     await Promise.all([alone?.close(), together?.close()])
   }
+}
+
+/** A file of other number formats of llama, with what ONNX Runtime answers on it. */
+function readVariant(onnxFile: string): Golden {
+  const file = join(MODELS, 'llama', 'golden.variants.json')
+  const { variants } = JSON.parse(readFileSync(file, 'utf8')) as {
+    variants: Record<string, Pick<Golden, 'logits' | 'greedy'>>
+  }
+  return { ...readGolden('llama'), ...variants[onnxFile] }
 }
 
 function distance(a: readonly number[], b: readonly number[]): number {

@@ -33,14 +33,15 @@ export async function openTextBatcher<Result>(
   { maxBatchTokens, onBatch, canMixLengths = true, endId }: BatchRules,
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {
-  const { hasDynamicQuantization } = await readOperators(sessions.wide.file)
+  const marks = await readOperators(sessions.wide.file)
+  const mixesLengths = canMixLengths && !marks.hasQuantizedMask
   const { poolSize, sharedBatchTokens } = sessions
   const endsOf = ({ tokenIds }: EncodedText): number =>
     endId === undefined ? 0 : tokenIds.filter((id) => id === endId).length
   return new Batcher<EncodedText, Result>({
     maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,
     // One scale for all values of a run would let a text change the answers for its neighbours.
-    maxBatchSize: hasDynamicQuantization ? 1 : BATCH_SIZE_MAX,
+    maxBatchSize: marks.hasDynamicQuantization ? 1 : BATCH_SIZE_MAX,
     onBatch,
     poolSize,
     sharedBatchTokens: maxBatchTokens ?? sharedBatchTokens,
@@ -48,7 +49,7 @@ export async function openTextBatcher<Result>(
     canJoin: (oldest, item) =>
       item.taskId === oldest.taskId &&
       endsOf(item) === endsOf(oldest) &&
-      (canMixLengths || item.tokenIds.length === oldest.tokenIds.length),
+      (mixesLengths || item.tokenIds.length === oldest.tokenIds.length),
     run: (texts, isAlone) => run(sessions.choose(isAlone), texts),
   })
 }

@@ -57,8 +57,9 @@ export interface DecoderGraph {
   readonly logitsToKeep: TensorSpec | undefined
   readonly givesAllLogits: boolean
   /**
-   * Activations are quantized over the whole tensor, so that one row, or the way a text is cut into
-   * runs, changes the numbers of another. Such models run row by row in fixed pieces.
+   * Activations are quantized over the whole tensor, or masked scores are quantized, so that one
+   * row, or the way a text is cut into runs, changes the numbers of another. Such models run row by
+   * row in fixed pieces.
    */
   readonly isRowCoupled: boolean
 }
@@ -108,7 +109,7 @@ export function readDecoderGraph(
     hasCacheBranch: names.has('use_cache_branch'),
     logitsToKeep,
     givesAllLogits: logits.dims[1] !== 1,
-    isRowCoupled: marks.hasDynamicQuantization,
+    isRowCoupled: marks.hasDynamicQuantization || marks.hasQuantizedMask,
   }
 }
 

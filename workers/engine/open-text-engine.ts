@@ -38,6 +38,7 @@ import {
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
 import { hasCacheInputs } from './past-inputs.ts'
+import { narrowCaches } from './rewrite/cache-casts.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import { findRunLengths, type RunLengths } from './run-lengths.ts'
 import type { SchedulerOptions } from './scheduler.ts'
@@ -86,10 +87,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
   if (files !== undefined) return openPair(options, files, config)
   const file = await findDecoderFile(folder, options)
-  // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
-  // folder, and model caches consist of links.
-  const realFile = await realpath(file)
-  const original = await readModelFile(realFile)
+  const { realFile, read, original, isFixed } = await readDecoderFile(file, options)
   const operators = findOperators(original)
   if (executionProvider !== 'cuda') refuseExperts(original, file)
   const limits = {
@@ -98,20 +96,20 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     isOnDevice: cacheMemoryOf(options) === 'device',
   }
   const inPlace = await readDemand(limits, { config, file: realFile, model: original, operators })
-  const model = operators.hasGroupQueryAttention
-    ? original
-    : await preferInPlace(options, original, {
-        file: realFile,
-        isLink: realFile !== file,
-        contextLength: chooseContext(inPlace).contextLength,
-        numHeads: config.numHeads,
-      })
+  const model =
+    isFixed || operators.hasGroupQueryAttention
+      ? original
+      : await preferInPlace(options, original, {
+          file: realFile,
+          contextLength: chooseContext(inPlace).contextLength,
+          numHeads: config.numHeads,
+        })
   const isExported = model === original && !operators.hasGroupQueryAttention
   const isGrowing = isExported && hasCacheInputs(original)
   const demand = isGrowing ? growingDemand(inPlace) : inPlace
   const { contextLength } = chooseContext(demand)
   const source =
-    model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
+    model === read ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const sessionOptions = {
     ...(executionProvider && { executionProvider }),
     ...(intraOpThreads !== undefined && { intraOpThreads }),
@@ -146,6 +144,19 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     if (embedder === undefined) return openCache(options, decoder)
     return closeOnFailure(embedder, () => openCache(options, { ...decoder, embedder }))
   })
+}
+
+/** The graph of a file, and the same with caches of the precision in which it computes them. */
+async function readDecoderFile(file: string, { asExported = false }: TextEngineOptions) {
+  // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
+  // folder, and model caches consist of links.
+  const realFile = await realpath(file)
+  const read = await readModelFile(realFile)
+  // The names of further files hold beside the link, not beside the real file.
+  const isElsewhere = realFile !== file && hasFurtherFiles(read, basename(realFile))
+  const isFixed = asExported || isElsewhere
+  const original = isFixed ? read : (narrowCaches(read) ?? read)
+  return { realFile, read, original, isFixed }
 }
 
 function cacheMemoryOf({ executionProvider, cacheMemory }: TextEngineOptions): 'host' | 'device' {
@@ -197,19 +208,16 @@ async function openEmbedder(
 
 /** The model with a cache that is written in place, where it can be rewritten so. */
 async function preferInPlace(
-  { runtime, executionProvider = 'cpu', asExported = false }: TextEngineOptions,
+  { runtime, executionProvider = 'cpu' }: TextEngineOptions,
   model: Model,
   decoder: {
     readonly file: string
-    readonly isLink: boolean
     readonly contextLength: number
     readonly numHeads: number | undefined
   },
 ): Promise<Model> {
-  const { file, isLink, contextLength, numHeads } = decoder
-  if (asExported || numHeads === undefined) return model
-  // The names of further files hold beside the link, not beside the real file.
-  if (isLink && hasFurtherFiles(model, basename(file))) return model
+  const { file, contextLength, numHeads } = decoder
+  if (numHeads === undefined) return model
   const context = { runtime, file, folder: dirname(file), executionProvider }
   return (await rewriteDecoder(context, model, { numHeads, contextLength })) ?? model
 }

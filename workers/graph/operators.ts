@@ -5,6 +5,11 @@ import { readModelFile } from './read-model.ts'
 export interface OperatorMarks {
   readonly hasGroupQueryAttention: boolean
   readonly hasDynamicQuantization: boolean
+  /**
+   * Masked scores are quantized with a scale that the file states. A masked score is then the
+   * lowest value of the scale, so that padding can keep a share of the attention.
+   */
+  readonly hasQuantizedMask: boolean
 }
 
 /** Finds them in a file. Throws `ModelLoadError` when it is no ONNX model. */
@@ -21,14 +26,31 @@ export async function areRowsCoupled(files: readonly string[]): Promise<boolean>
   return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
 }
 
-/** Finds them in a model, its functions and the branches of its nodes. */
+/** Finds them in a model. Operators count in its functions and in the branches of its nodes too. */
 export function findOperators(model: Model): OperatorMarks {
   const nodes = nodesOf(model)
   return {
     hasGroupQueryAttention: nodes.some(({ operator }) => operator === 'GroupQueryAttention'),
     // DynamicQuantizeLinear, …MatMul, …LSTM
     hasDynamicQuantization: nodes.some(({ operator }) => operator.startsWith('DynamicQuantize')),
+    hasQuantizedMask: findQuantizedMask(model),
   }
+}
+
+const QUANTIZING = /^(QuantizeLinear|QLinear\w+)$/
+const ATTENDING = /Softmax|Attention/
+
+/** Whether anything that follows from the mask is quantized before the attention that reads it. */
+function findQuantizedMask({ graph }: Model): boolean {
+  const masks = graph.inputs.filter(({ name }) => name.endsWith('attention_mask'))
+  const reached = new Set(masks.map(({ name }) => name))
+  // Nodes are in the order of their computation.
+  for (const { operator, inputs, outputs } of graph.nodes) {
+    if (!inputs.some((name) => reached.has(name)) || ATTENDING.test(operator)) continue
+    if (QUANTIZING.test(operator)) return true
+    for (const name of outputs) reached.add(name)
+  }
+  return false
 }
 
 /** The nodes of a model, of its functions and of the branches of its nodes. */

@@ -150,8 +150,9 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) reportSteps(engine, onBatch)
   const operation = 'model.context'
-  const { contextLength, context } = engine
-  log.info({ operation, modelId: model.id, slots, contextLength, ...context }, 'context chosen')
+  const { contextLength, context, cachePath } = engine
+  const chosen = { slots, contextLength, cachePath, ...context }
+  log.info({ operation, modelId: model.id, ...chosen }, 'context chosen')
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const sharesCaches = options.sharedPrefixCache === true

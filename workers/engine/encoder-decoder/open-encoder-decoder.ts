@@ -57,7 +57,10 @@ function assemble(options: EncoderDecoderOptions, loaded: Loaded): TextEngine {
   const stateType = first.inputs.find(({ name }) => name === STATES)?.type ?? 'float32'
   const sources = new SourceEncoder(runtime, encoder, stateType)
   const runner = new EncoderDecoderRunner(sources, { runtime, first, later, stateType })
-  const isMasked = sources.hasMask && hasInput(STATES_MASK)
+  const isMasked =
+    sources.hasMask &&
+    hasInput(STATES_MASK) &&
+    !marks.some(({ hasQuantizedMask }) => hasQuantizedMask)
   // Scales of activations over a whole tensor: rows of a run would change each other's numbers.
   const isRowCoupled = marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
   const engine = new Engine(runner, {
