@@ -72,6 +72,8 @@ export interface DecoderConfig {
   readonly slidingWindow: number | undefined
   /** Heads of queries in each layer; undefined where the file does not say. */
   readonly numHeads: number | undefined
+  /** Elements of a head's keys and values; undefined where the files do not say. */
+  readonly headDim: number | undefined
   readonly vocabSize: number | undefined
 }
 
@@ -97,6 +99,7 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
   if (Object.keys(config).length === 0 && !isRecord(genai)) {
     throw new ModelLoadError(folder, 'config.json is missing')
   }
+  const decoder = isRecord(genai) && isRecord(genai.decoder) ? genai.decoder : {}
   const places = [config, config.text_config].filter(isRecord)
   const find = (keys: readonly string[], last?: unknown): number | undefined =>
     [...places.flatMap((place) => keys.map((key) => place[key])), last].find(
@@ -106,6 +109,7 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
     contextLength: find(CONTEXT_KEYS, isRecord(genai) ? genai.context_length : undefined),
     slidingWindow: find(['sliding_window']),
     numHeads: find(HEAD_KEYS),
+    headDim: find(['head_dim'], decoder.head_size),
     vocabSize: find(['vocab_size']),
     shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),
   }

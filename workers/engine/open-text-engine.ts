@@ -37,7 +37,7 @@ import {
   readDecoderConfig,
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
-import { hasCacheInputs } from './past-inputs.ts'
+import { hasCacheInputs, withHeadDim } from './past-inputs.ts'
 import { narrowCaches } from './rewrite/cache-casts.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import { findRunLengths, type RunLengths } from './run-lengths.ts'
@@ -87,7 +87,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
   if (files !== undefined) return openPair(options, files, config)
   const file = await findDecoderFile(folder, options)
-  const { realFile, read, original, isFixed } = await readDecoderFile(file, options)
+  const { realFile, read, original, isFixed } = await readDecoderFile(file, options, config)
   const operators = findOperators(original)
   if (executionProvider !== 'cuda') refuseExperts(original, file)
   const limits = {
@@ -147,7 +147,11 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
 }
 
 /** The graph of a file, and the same with caches of the precision in which it computes them. */
-async function readDecoderFile(file: string, { asExported = false }: TextEngineOptions) {
+async function readDecoderFile(
+  file: string,
+  { asExported = false }: TextEngineOptions,
+  { headDim }: DecoderConfig,
+) {
   // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
   // folder, and model caches consist of links.
   const realFile = await realpath(file)
@@ -155,7 +159,8 @@ async function readDecoderFile(file: string, { asExported = false }: TextEngineO
   // The names of further files hold beside the link, not beside the real file.
   const isElsewhere = realFile !== file && hasFurtherFiles(read, basename(realFile))
   const isFixed = asExported || isElsewhere
-  const original = isFixed ? read : (narrowCaches(read) ?? read)
+  const sized = isElsewhere ? read : withHeadDim(read, headDim)
+  const original = isFixed ? sized : (narrowCaches(sized) ?? sized)
   return { realFile, read, original, isFixed }
 }
 

@@ -31,6 +31,25 @@ export function hasCacheInputs({ graph }: Model): boolean {
   return graph.inputs.some(({ name }) => isCacheInput(name))
 }
 
+/**
+ * The model with this size of its heads in caches that state none, as onnxruntime-genai 0.18 writes
+ * them; the same model where all state theirs.
+ */
+export function withHeadDim(model: Model, headDim: number | undefined): Model {
+  const isOpen = ({ name, dims }: GraphValue): boolean =>
+    isCacheInput(name) && dims?.length === 4 && typeof dims[3] === 'string'
+  const open = model.graph.inputs.filter(isOpen).map(({ name }) => name)
+  if (open.length === 0 || headDim === undefined) return model
+  const names = new Set(open.flatMap((name) => [name, presentOf(name)]))
+  const state = (value: GraphValue): GraphValue =>
+    names.has(value.name) && value.dims !== undefined
+      ? { ...value, dims: [...value.dims.slice(0, 3), headDim] }
+      : value
+  const { inputs, outputs } = model.graph
+  const graph = { ...model.graph, inputs: inputs.map(state), outputs: outputs.map(state) }
+  return { ...model, graph }
+}
+
 /** Bytes of what a decoder keeps of a text, by its inputs: for each position, and of any length. */
 export function bytesOfPast({ graph }: Model): { positionBytes: number; stateBytes: number } {
   const sum = (isCounted: (name: string) => boolean, free: readonly number[]): number => {
