@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
-import { cp, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { cp, readFile, stat, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { readVersion } from '#shared/version.ts'
@@ -39,10 +39,21 @@ async function writeCompose(folder: string): Promise<readonly string[]> {
   const script = join(PROJECT, 'deploy/compose-env.sh')
   const { status, stdout, stderr } = spawnSync('sh', [script, folder], { encoding: 'utf8' })
   if (status !== 0) throw new Error(`.env cannot be written: ${stderr.trim()}`)
-  return ['docker-compose.yml written', stdout.trim(), 'Start it with: docker compose up -d']
+  return [
+    'docker-compose.yml written',
+    stdout.trim(),
+    'Name the repository of the images in .env: MILLRACE_IMAGE=registry.example/team/millrace',
+    'Start it with: docker compose up -d',
+  ]
 }
 
 async function writeSystemd(folder: string): Promise<readonly string[]> {
+  const closed = (await findClosedFolder(PROJECT)) ?? (await findClosedFolder(folder))
+  if (closed !== undefined)
+    throw new Error(
+      `The units run as users of their own, which cannot enter ${closed}. Call init in a folder that all users ` +
+        'may enter; XDG_CACHE_HOME=/var/cache puts the project of the npm package into one.',
+    )
   const files = {
     'millrace-api.service': unit('API tier', 'api', folder),
     'millrace-worker.service': unit('worker', 'worker', folder),
@@ -101,6 +112,13 @@ S3_BUCKET=millrace
 S3_ACCESS_KEY_ID=
 S3_SECRET_ACCESS_KEY=
 `
+}
+
+/** The first folder on the way to a path that only its owner or group may enter. */
+async function findClosedFolder(path: string): Promise<string | undefined> {
+  const closed = path === dirname(path) ? undefined : await findClosedFolder(dirname(path))
+  if (closed !== undefined) return closed
+  return ((await stat(path)).mode & 0o001) === 0 ? path : undefined
 }
 
 /** Writes a file that only its owner may read; throws where one of that name exists. */

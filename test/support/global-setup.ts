@@ -11,6 +11,8 @@ import { startRedis } from '#launcher/embedded/redis.ts'
 import { migrate } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
 
+import { startContainers } from './containers.ts'
+
 declare module 'vitest' {
   interface ProvidedContext {
     /** A database server; the test databases are made from the template there. */
@@ -26,10 +28,14 @@ const MEMORY_BYTES_MIN = 2 * 1024 ** 3
 const UNSAFE = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }
 
 /**
- * One Postgres and one Redis for the whole run: those of TEST_DATABASE_URL and TEST_REDIS_URL, or
- * private ones by the code that `millrace up` uses. The template database is migrated once.
+ * One Postgres and one Redis for the whole run: those of TEST_DATABASE_URL and TEST_REDIS_URL,
+ * those of `docker-compose.yml` with TEST_SERVICES=containers, or private ones by the code that
+ * `millrace up` uses. The template database is migrated once.
  */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // The first project of a run starts them for all; the processes of the tests inherit the settings.
+  if (process.env.TEST_SERVICES === 'containers' && process.env.TEST_REDIS_URL === undefined)
+    Object.assign(process.env, startContainers())
   const folder = await mkdtemp(join(await findFolder(), 'millrace-test-'))
   const [postgres, redis] = await Promise.all([findPostgres(folder), findRedis(folder)])
   // Several projects of one run may share a server.

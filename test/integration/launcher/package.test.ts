@@ -65,8 +65,16 @@ describe('the npm package', () => {
       expect.stringContaining('docker-compose.yml exists: move it away first'),
     ])
     expect(await readFile(join(home, 'docker-compose.yml'), 'utf8')).toBe('mine')
-    const written = run('init', 'systemd')
-    expect(written.status).toBe(0)
+  })
+
+  it('writes systemd units where their users may read the project', async ({ folder }) => {
+    const { run, home } = await unpackPackage(folder)
+    await chmod(folder, 0o700)
+    const refused = run('init', 'systemd')
+    expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining(`enter ${folder}.`)])
+    expect(await readdir(home)).toEqual([])
+    await chmod(folder, 0o755)
+    expect(run('init', 'systemd').status).toBe(0)
     expect(await readdir(home)).toEqual(
       expect.arrayContaining(['millrace-api.service', 'millrace-worker.service', 'millrace.env']),
     )
@@ -75,7 +83,8 @@ describe('the npm package', () => {
 
   it('writes a compose file that names images and builds none', async ({ folder }) => {
     const { run, home } = await unpackPackage(folder)
-    expect(run('init', 'compose').status).toBe(0)
+    const written = run('init', 'compose')
+    expect([written.status, written.stdout]).toEqual([0, expect.stringContaining('MILLRACE_IMAGE=')])
     const { services } = parse(await readFile(join(home, 'docker-compose.yml'), 'utf8'))
     for (const name of ['api', 'worker', 'worker-gpu']) {
       expect(services[name].build).toBeUndefined()

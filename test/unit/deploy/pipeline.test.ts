@@ -53,6 +53,17 @@ describe('the release', () => {
     }
   })
 
+  it('removes packages from an image at once, because npm restores those of an earlier step', () => {
+    const stages = read('deploy/docker/Dockerfile').split(/^FROM /m).slice(1)
+    const removing = stages.filter((stage) => stage.includes('npm uninstall'))
+    const names = removing.map((stage) => stage.split(/\s/)[2])
+    expect(names).toEqual(['api-dependencies', 'worker-dependencies'])
+    for (const stage of removing) {
+      expect(names).not.toContain(stage.split(/\s/)[0])
+      expect(stage.match(/^RUN npm uninstall/gm)).toHaveLength(1)
+    }
+  })
+
   it('starts every image from one that its digest names', () => {
     const stages = [...read('deploy/docker/Dockerfile').matchAll(/^FROM (\S+) AS (\S+)$/gm)]
     const names = new Set(stages.map(([, , name]) => name))
