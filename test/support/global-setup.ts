@@ -33,7 +33,7 @@ const UNSAFE = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off
  * `millrace up` uses. The template database is migrated once.
  */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
-  // The first project of a run starts them for all; the processes of the tests inherit the settings.
+  // The first project of a run starts them for all; the tests' processes inherit the settings.
   if (process.env.TEST_SERVICES === 'containers' && process.env.TEST_REDIS_URL === undefined)
     Object.assign(process.env, startContainers())
   const folder = await mkdtemp(join(await findFolder(), 'millrace-test-'))
