@@ -166,7 +166,7 @@ describe('deploy/helm', () => {
       resources: { limits: { 'nvidia.com/gpu': 1 } },
     })
     expect(own.map(({ kind }) => kind)).toContain('PersistentVolumeClaim')
-    // A cache may come with an upgrade: an API server accepts no change of the strategy's type then.
+    // An upgrade may add the cache, and an API server accepts no change of the strategy's type.
     const strategy = { rollingUpdate: { maxUnavailable: 1, maxSurge: 0 } }
     expect(chat).toMatchObject({ spec: { replicas: 2, strategy } })
   })
