@@ -18,26 +18,26 @@ const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', non
 
 /**
  * The prefix and adapter of a request: the model's tasks, else the prefixes of the catalogue or of
- * the model's files. Throws `invalidRequest` for a role or a task that the model does not know;
- * `param` names the field of the role.
+ * the model's files. Throws `invalidRequest` for a task that a model with tasks does not know.
+ * Clients send the role with every request: a model that reads all texts alike ignores it.
  */
 export function purposeOf(
   input: Pick<EmbedInput, 'role' | 'taskName'>,
   { tasks = [], prompts }: Partial<Pick<Encoder, 'tasks'>> & Pick<Encoder, 'prompts'>,
   options: Pick<ModelOptions, 'queryPrefix' | 'passagePrefix'>,
-  param = 'input_type',
 ): Purpose {
   const { role, taskName } = input
   if (tasks.length > 0) return adapterOf(input, tasks)
   const { queryPrefix: query = prompts.query, passagePrefix: passage = prompts.passage } = options
   const isDistinguished = query !== undefined || passage !== undefined
-  if (role !== 'none' && !isDistinguished) throw readsAllAlike(param)
   const named = (['query', 'passage'] as const).find((each) => ROLE_TASKS[each] === taskName)
   const chosen = role === 'none' && isDistinguished ? (named ?? role) : role
-  return {
-    prefix: { query, passage, none: undefined }[chosen] ?? '',
-    ...(taskName !== undefined && chosen !== named && { ignored: ['task'] }),
-  }
+  const ignored = [
+    ...(role !== 'none' && !isDistinguished ? ['input_type'] : []),
+    ...(taskName !== undefined && chosen !== named ? ['task'] : []),
+  ]
+  const prefix = { query, passage, none: undefined }[chosen] ?? ''
+  return ignored.length === 0 ? { prefix } : { prefix, ignored }
 }
 
 function adapterOf(
@@ -56,12 +56,5 @@ function adapterOf(
   throw failure.invalidRequest(
     `Invalid value: '${taskName ?? role}'. The tasks of this model are: ${names}.${isContradicted ? ` 'input_type' asks for '${ofRole}'.` : ''}`,
     { param: taskName === undefined ? 'input_type' : 'task', code: 'invalid_value' },
-  )
-}
-
-function readsAllAlike(param: string): Error {
-  return failure.invalidRequest(
-    `Unsupported parameter: '${param}' is not supported with this model, which reads queries and passages alike.`,
-    { param, code: 'unsupported_parameter' },
   )
 }

@@ -20,7 +20,8 @@ export async function embedSparse(
   { encoder, options }: SparseModel,
   { signal, clock }: Pick<JobTools<unknown>, 'signal' | 'clock'>,
 ): Promise<Prepared> {
-  const { prefix } = purposeOf(input, encoder, options, 'prompt_name')
+  const { prefix, ignored = [] } = purposeOf(input, encoder, options)
+  if (ignored.length > 0) throw knowsNoPrompts()
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
   const texts: (readonly number[])[] = []
   const share = yieldToEventLoop(clock)
@@ -45,6 +46,14 @@ export async function embedSparse(
       return { task: 'sparse', vectors }
     },
   }
+}
+
+// As in Text Embeddings Inference, whose clients name a prompt on purpose.
+function knowsNoPrompts(): Error {
+  return failure.invalidRequest(
+    "Unsupported parameter: 'prompt_name' is not supported with this model, which reads queries and passages alike.",
+    { param: 'prompt_name', code: 'unsupported_parameter' },
+  )
 }
 
 function tooManyValues(): Error {

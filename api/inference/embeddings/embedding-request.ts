@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 
 import {
+  fixed,
   ineffective,
   invalidValue,
   optionalBoolean,
@@ -65,6 +66,15 @@ const FIELDS = {
     maximum: DIMENSIONS_MAX,
     description: 'Keep this many leading dimensions, for models made for it.',
   }),
+  output_dimension: optionalInteger({
+    ...{ minimum: 1, maximum: DIMENSIONS_MAX },
+    description: 'Another name of `dimensions`.',
+  }),
+  // Clients decode the answer by these, so that another value cannot be ignored.
+  output_dtype: fixed(['float']),
+  embedding_type: fixed(['float']),
+  embed_dtype: fixed(['float32']),
+  endianness: fixed(['native', 'little']),
   input_type: optionalEnum(['query', 'passage', 'document'], {
     description: 'What the texts are, for models that were trained with a prefix for each.',
   }),
@@ -142,7 +152,7 @@ export async function embedInput(
     task: 'embed',
     items,
     ...purposeOf(body),
-    dimensions: body.dimensions ?? null,
+    dimensions: body.dimensions ?? body.output_dimension ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
   }
   return { input, images }

@@ -77,6 +77,18 @@ export const RERANK_BODY = Type.Object(
 )
 export type RerankBody = Static<typeof RERANK_BODY>
 
+const RESULTS = {
+  type: 'array',
+  items: {
+    type: 'object',
+    required: ['index', 'relevance_score'],
+    properties: {
+      index: { type: 'integer', description: 'Position among the documents sent.' },
+      relevance_score: { type: 'number', minimum: 0, maximum: 1 },
+      document: { type: 'object', properties: { text: { type: 'string' } } },
+    },
+  },
+}
 const RANKED_RESPONSE = {
   type: 'object',
   description: 'The documents, the most relevant first.',
@@ -85,18 +97,8 @@ const RANKED_RESPONSE = {
     id: { type: 'string' },
     object: { const: 'list' },
     model: { type: 'string' },
-    results: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['index', 'relevance_score'],
-        properties: {
-          index: { type: 'integer', description: 'Position among the documents sent.' },
-          relevance_score: { type: 'number', minimum: 0, maximum: 1 },
-          document: { type: 'object', properties: { text: { type: 'string' } } },
-        },
-      },
-    },
+    results: RESULTS,
+    data: { ...RESULTS, description: 'The same under the name of Voyage, beside `truncation`.' },
     usage: {
       type: 'object',
       properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
@@ -188,6 +190,8 @@ export function presentRanking(
   }))
   return {
     ...{ id, object: 'list', model: model.id, results },
+    // Voyage's client sends this field with every request and reads the other name.
+    ...(body.truncation === true && { data: results }),
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }
 }

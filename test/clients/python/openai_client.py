@@ -4,6 +4,7 @@ import json
 import time
 
 import openai
+import pydantic
 from features import *
 
 client = openai.OpenAI(base_url=f'{URL}/v1', api_key=KEY, max_retries=0)
@@ -127,6 +128,55 @@ def _():
     expect(batch.object, 'batch')
     client.batches.cancel(batch.id)
     expect(client.files.delete(made.id).deleted, True)
+
+
+if hasattr(client, 'uploads') and hasattr(client.uploads, 'upload_file_chunked'):
+
+    @feature('uploads')
+    def _():
+        data = bytes(range(256)) * 40
+        made = client.uploads.upload_file_chunked(
+            file=data,
+            filename='a.bin',
+            bytes=len(data),
+            mime_type='application/octet-stream',
+            purpose='user_data',
+            part_size=4096,
+        )
+        expect(made.status, 'completed')
+        expect(client.files.wait_for_processing(made.file.id).status, 'processed')
+        expect(client.files.content(made.file.id).read() == data, True)
+        client.files.delete(made.file.id)
+
+
+@feature('helpers')
+def _():
+    class Person(pydantic.BaseModel):
+        name: str
+        age: int
+        city: str
+
+    chats = getattr(client.chat.completions, 'parse', None) or client.beta.chat.completions.parse
+    parsed = chats(messages=user(PERSON), response_format=Person, **asked)
+    expect(type(parsed.choices[0].message.parsed), Person)
+    if hasattr(client, 'responses'):
+        answer = client.responses.parse(
+            model=CHAT, input=PERSON, text_format=Person, max_output_tokens=80, temperature=0
+        )
+        expect(type(answer.output_parsed), Person)
+        with client.responses.stream(model=CHAT, input=CAPITAL, temperature=0) as stream:
+            expect([event.type for event in stream][-1], 'response.completed')
+            expect(stream.get_final_response().output_text, 'Paris')
+    if hasattr(client.chat.completions, 'stream'):
+        with client.chat.completions.stream(messages=user(CAPITAL), **asked) as stream:
+            expect(stream.get_final_completion().choices[0].message.content, 'Paris')
+    raw = client.chat.completions.with_raw_response.create(messages=user(CAPITAL), **asked)
+    expect(raw.headers['x-request-id'], 'req_')
+    expect(raw.parse().choices[0].message.content, 'Paris')
+    with client.chat.completions.with_streaming_response.create(
+        messages=user(CAPITAL), **asked
+    ) as response:
+        expect(''.join(response.iter_text()), 'Paris')
 
 
 @feature('images')

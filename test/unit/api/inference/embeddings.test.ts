@@ -46,6 +46,17 @@ describe('POST /v1/embeddings', () => {
     expect(submitted().items).toEqual(items)
   })
 
+  it.each([
+    ['output_dtype', 'int8'],
+    ['embedding_type', 'binary'],
+    ['embed_dtype', 'float16'],
+    ['endianness', 'big'],
+  ])('refuses %s %s: the client would decode other numbers', async (param, value) => {
+    const refused = await ask({ [param]: value })
+    expect(refused.statusCode).toBe(400)
+    expect(refused.json().error).toMatchObject({ param, code: 'invalid_value' })
+  })
+
   it('hands dimensions and the sort of text to the worker', async () => {
     const model = 'with-prefixes'
     await ask({ model, dimensions: 2, input_type: 'query', user: 'u', timeout: 20 })
@@ -54,6 +65,8 @@ describe('POST /v1/embeddings', () => {
     expect(submitted()).toMatchObject({ dimensions: null, role: 'passage' })
     await ask({})
     expect(submitted()).toMatchObject({ role: 'none' })
+    await ask({ output_dimension: 3 })
+    expect(submitted()).toMatchObject({ dimensions: 3 })
     await ask({ task: 'text-matching' })
     expect(submitted()).toMatchObject({ role: 'none', taskName: 'text-matching' })
   })

@@ -24,6 +24,13 @@ describe('the prefix of the texts of a request', () => {
       {},
       { prefix: '', ignored: ['task'] },
     ],
+    [
+      'nothing, with the type reported',
+      input('query', 'separation'),
+      ALIKE,
+      {},
+      { prefix: '', ignored: ['input_type', 'task'] },
+    ],
     ['the prompt of the files', input('query'), PREFIXED, {}, { prefix: 'q: ' }],
     [
       'the prefix of the catalogue first',
@@ -60,7 +67,6 @@ describe('the prefix of the texts of a request', () => {
   })
 
   it.each([
-    ['input_type', input('query'), ALIKE],
     ['input_type', input('passage'), ADAPTED],
     ['task', input('none', 'separation'), ADAPTED],
     ['task', input('query', 'text-matching'), ADAPTED],

@@ -1,0 +1,29 @@
+"""Voyage's client."""
+
+import voyageai
+import voyageai.error
+from features import *
+
+client = voyageai.Client(api_key=KEY, base_url=f'{URL}/v1', max_retries=0)
+
+
+@feature('embeddings')
+def _():
+    answer = client.embed(TEXTS, model=EMBED, input_type='document', output_dimension=64)
+    expect([len(row) for row in answer.embeddings], [64, 64])
+    packed = {'model': EMBED, 'input_type': 'query', 'output_dtype': 'int8'}
+    raises(voyageai.error.InvalidRequestError, lambda: client.embed(TEXTS, **packed))
+    expect(answer.total_tokens > 0, True)
+
+
+@feature('rerank')
+def _():
+    answer = client.rerank(CAPITAL, TEXTS, model=RERANK, top_k=1)
+    expect([(each.index, each.document) for each in answer.results], [(0, TEXTS[0])])
+
+
+@feature('errors')
+def _():
+    raises(voyageai.error.VoyageError, lambda: client.embed(TEXTS, model='none'))
+    stranger = voyageai.Client(api_key='wrong', base_url=f'{URL}/v1', max_retries=0)
+    raises(voyageai.error.VoyageError, lambda: stranger.embed(TEXTS, model=EMBED))
