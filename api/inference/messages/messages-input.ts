@@ -35,9 +35,16 @@ const IMAGE_SHAPE = {
   }),
   cache_control: CACHE_CONTROL,
 }
-const RESULT_BLOCKS = Type.Array(variantSchema({ text: TEXT_SHAPE, image: IMAGE_SHAPE }), {
-  maxItems: BLOCKS_MAX,
+const RESULT_BLOCK = variantSchema({
+  text: TEXT_SHAPE,
+  image: IMAGE_SHAPE,
+  // A tool that was searched for. The model reads its name; all tools are shown to it anyway.
+  tool_reference: {
+    tool_name: Type.String({ minLength: 1, maxLength: 200 }),
+    cache_control: CACHE_CONTROL,
+  },
 })
+const RESULT_BLOCKS = Type.Array(RESULT_BLOCK, { maxItems: BLOCKS_MAX })
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 const BLOCK = variantSchema({
   text: TEXT_SHAPE,
@@ -60,6 +67,7 @@ const BLOCK = variantSchema({
   redacted_thinking: { data: TEXT },
 })
 type Block = Static<typeof BLOCK>
+type ResultBlock = Static<typeof RESULT_BLOCK>
 type ImageBlock = Extract<Block, { type: 'image' }>
 type ToolUseBlock = Extract<Block, { type: 'tool_use' }>
 type ToolResultBlock = Extract<Block, { type: 'tool_result' }>
@@ -176,7 +184,7 @@ function contentOf(
 
 /** Adds texts, with a line break between them, and images. */
 function readBlocks(
-  content: string | readonly Block[],
+  content: string | readonly (Block | ResultBlock)[],
   target: {
     readonly path: string
     readonly images: RequestImages
@@ -190,6 +198,7 @@ function readBlocks(
   }
   for (const [index, block] of content.entries()) {
     if (block.type === 'text' && block.text !== '') read.addText(block.text, '\n')
+    if (block.type === 'tool_reference') read.addText(block.tool_name, '\n')
     if (block.type !== 'image') continue
     read.addImage(images.add(sourceOf(block), { path: `${path}.${index}.source` }))
   }
