@@ -99,32 +99,6 @@ describe("Anthropic's client", () => {
     ])
   })
 
-  it('shows the model the names of tools that a search found', async () => {
-    say(['Hi'])
-    const input = { query: 'sum' }
-    await client.messages.create({
-      ...{ ...REQUEST, tools: [{ ...TOOL, defer_loading: true }] },
-      messages: [
-        USER,
-        {
-          role: 'assistant',
-          content: [{ type: 'tool_use', id: 'toolu_1', name: 'search', input }],
-        },
-        {
-          role: 'user',
-          content: [
-            {
-              ...{ type: 'tool_result', tool_use_id: 'toolu_1' },
-              content: [{ type: 'tool_reference', tool_name: 'add' }],
-            },
-          ],
-        },
-      ],
-    })
-    expect(promptOf().messages.at(-1)).toMatchObject({ role: 'tool', content: 'add' })
-    expect(promptOf().tools).toMatchObject([{ name: 'add' }])
-  })
-
   it.each([false, true])('calls a tool and reads its result (stream: %s)', async (isStream) => {
     say(CALL)
     const request = { ...REQUEST, tools: [TOOL] }
