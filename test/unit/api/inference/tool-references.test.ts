@@ -10,10 +10,11 @@ const TOOL: Anthropic.Tool = {
   defer_loading: true,
 }
 const SEARCH = { type: 'tool_use', id: 'toolu_1', name: 'search', input: { query: 'sum' } } as const
-const FOUND = {
-  ...{ type: 'tool_result', tool_use_id: 'toolu_1' },
+const FOUND: Anthropic.ToolResultBlockParam = {
+  type: 'tool_result',
+  tool_use_id: 'toolu_1',
   content: [{ type: 'tool_reference', tool_name: 'add' }],
-} as const
+}
 
 let served: Awaited<ReturnType<typeof serveSurface>>
 let client: Anthropic
@@ -32,7 +33,7 @@ it('shows the model the names of tools that a search found', async () => {
     messages: [
       { role: 'user', content: 'Hi' },
       { role: 'assistant', content: [SEARCH] },
-      { role: 'user', content: [{ ...FOUND, content: [...FOUND.content] }] },
+      { role: 'user', content: [FOUND] },
     ],
   })
   const [prompt] = served.surface.submitter.input.prompts
