@@ -42,8 +42,8 @@ interface AuthDependencies {
   /** Called for every message that was deleted without delivery. */
   readonly onMessageDropped?: (reason: DropReason) => void
   /**
-   * Called within the transaction that deletes users, or gives the account of an unproven user to the
-   * owner of its address, with a lock on them.
+   * Called within the transaction that deletes users, or gives the account of an unproven user to
+   * the owner of its address, with a lock on them.
    */
   readonly onUsersEnded?: (tx: Db, userIds: readonly string[]) => Promise<void>
 }
