@@ -2,6 +2,7 @@ import sharp, { type Metadata, type Sharp } from 'sharp'
 
 import type { ImageFormat } from '#shared/contracts/image.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { restrictImageDecoders } from '#shared/image-decoders.ts'
 
 import type { ImageSize, Pixels, RedrawMask } from './pixels.ts'
 
@@ -79,8 +80,12 @@ export async function openImage(
   }
 }
 
-/** Disables the library's cache, which would hold up to 50 MB for images that never return. */
-export function disableImageCache(): void {
+/**
+ * Disables the library's cache, which would hold up to 50 MB for images that never return, and its
+ * decoders of other formats. Called before the first image is read.
+ */
+export function prepareImageLibrary(): void {
+  restrictImageDecoders()
   sharp.cache(false)
 }
 

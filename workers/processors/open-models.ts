@@ -12,7 +12,7 @@ import { openReranker } from '#workers/embedding/reranker.ts'
 import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
 import { findCompanion } from '#workers/engine/model-files.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
-import { disableImageCache } from '#workers/image/image-file.ts'
+import { prepareImageLibrary } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
@@ -51,7 +51,7 @@ export async function openEmbeddingModel(
   }
   const can = (capability: string): boolean => model.capabilities.includes(capability)
   if (can('classify') && can('vision')) {
-    disableImageCache()
+    prepareImageLibrary()
     const classifier = await openImageClassifier(options)
     const opened = {
       task: 'classify',
@@ -102,7 +102,7 @@ async function openTower(
   { folder, runtime, config, onBatch }: OpenTools,
   { file, encoder }: { readonly file: string; readonly encoder: Encoder },
 ): Promise<ImageTower> {
-  disableImageCache()
+  prepareImageLibrary()
   return openImageTower({
     ...{ runtime, folder, file, session: sessionOptionsOf(model, config) },
     ...{ outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions },
@@ -155,7 +155,7 @@ export async function openImageModel(
     ...(steps !== undefined && { steps }),
     ...(guidance !== undefined && { guidance }),
   }
-  disableImageCache()
+  prepareImageLibrary()
   const pipeline = await openPipeline({
     ...{ runtime, folder, session, defaults },
     ...(tileSize !== undefined && { tileSize }),
@@ -183,7 +183,7 @@ export async function openVision(
   }
   const encoderFile = await findCompanion(file, 'vision_encoder')
   const session = sessionOptionsOf(model, config)
-  disableImageCache()
+  prepareImageLibrary()
   const encoder = await openVisionModel({ runtime, encoderFile, session, embeddingSize, rules })
   return { encoder, files: [encoderFile, await findCompanion(file, 'embed_tokens')] }
 }
