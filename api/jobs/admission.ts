@@ -150,8 +150,9 @@ export function capacityOf(workers: readonly WorkerHeartbeat[], model: Catalogue
   return {
     freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
     // The capacity, not the recent rate, which is meaningless after a pause.
-    jobsPerSecond: sum(({ slots, jobMs }) =>
-      jobMs === undefined ? 0 : (slots * 1000) / Math.max(jobMs, 1),
+    // A worker with memory to spare runs more jobs than it has slots.
+    jobsPerSecond: sum(({ slots, active, jobMs }) =>
+      jobMs === undefined ? 0 : (Math.max(slots, active) * 1000) / Math.max(jobMs, 1),
     ),
   }
 }

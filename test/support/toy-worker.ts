@@ -88,13 +88,14 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 
 /**
  * Starts a worker that serves the toy model with the product's own queue code; the model cannot be
- * loaded while `beforeLoading` throws.
+ * loaded while `beforeLoading` throws, and has memory for `slotsNow` jobs.
  */
 export async function startToyWorker(
   redisUrl: string,
   prefix: string,
   slots = 16,
   beforeLoading: () => void = () => {},
+  slotsNow?: number,
 ): Promise<{ readonly workerId: string; stop(drainMs?: number): Promise<void> }> {
   const log = createLogger({ level: process.env.TOY_LOG === 'debug' ? 'debug' : 'silent' })
   const redis = await openRedis(redisUrl, 'worker', log)
@@ -102,7 +103,9 @@ export async function startToyWorker(
   const replies = await openRedis(redisUrl, 'replies', log)
   const open = async (): Promise<OpenModel> => {
     beforeLoading()
-    return toyRow.open(TOY, undefined as never)
+    const opened = await toyRow.open(TOY, undefined as never)
+    const stats = () => ({ ...opened.stats(), ...(slotsNow !== undefined && { slots: slotsNow }) })
+    return { ...opened, stats }
   }
   const host = new WorkerHost({
     redis,

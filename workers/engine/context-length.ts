@@ -52,6 +52,22 @@ export function chooseContext(demand: ContextDemand): ContextChoice {
   return { contextLength, limitedBy, cacheBytesMax }
 }
 
+/**
+ * How many slots there are while texts are shorter than the context, and the positions that take as
+ * much memory as the states of one. Addresses of caches never exceed the memory.
+ */
+export function chooseSlotsMax(
+  { slots, positionBytes, stateBytes, memoryBytes }: ContextDemand,
+  { contextLength, slotsWanted }: { readonly contextLength: number; readonly slotsWanted: number },
+): { readonly slotsMax: number; readonly statePositions: number } {
+  // States alone take the same memory for any text.
+  if (positionBytes === 0) return { slotsMax: slots, statePositions: 0 }
+  const statePositions = Math.ceil((STATE_COPIES * stateBytes) / positionBytes)
+  const slotBytes = (contextLength + statePositions) * positionBytes
+  const fitting = Math.min(slotsWanted, Math.floor(memoryBytes / slotBytes))
+  return { slotsMax: Math.max(fitting, slots), statePositions }
+}
+
 function limitContext(demand: ContextDemand): Omit<ContextChoice, 'cacheBytesMax'> {
   const { modelLength, wantedMax, fixedBy } = demand
   if (wantedMax !== undefined && wantedMax < modelLength) {

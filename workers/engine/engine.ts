@@ -25,8 +25,8 @@ export class Engine {
   readonly #runner: ModelRunner
   readonly #options: EngineOptions
   readonly #stepListeners: (() => void)[] = []
-  /** Prefixes of admitted sequences that the cache has still to copy, in order. */
-  readonly #copies: { source: number; target: number; length: number }[] = []
+  /** What the cache has still to do for admitted sequences, in order. */
+  readonly #cacheTasks: (() => void | Promise<void>)[] = []
   #turning: Promise<void> | undefined
   #isClosed = false
   #cachedTokens = 0
@@ -68,7 +68,7 @@ export class Engine {
 
   stats(): EngineStats {
     return {
-      slots: this.#options.slots,
+      slots: this.#scheduler.slots.countFitting(this.#scheduler.sequences),
       active: this.#scheduler.numRunning,
       waiting: this.#scheduler.numWaiting,
       cachedTokens: this.#cachedTokens,
@@ -131,9 +131,7 @@ export class Engine {
       throw new Error('sequences wait, but none can run')
     }
     // A failed copy ends every sequence, because it is unknown which caches are complete.
-    for (const { source, target, length } of this.#copies.splice(0)) {
-      await this.#runner.copyPrefix(source, target, length)
-    }
+    for (const task of this.#cacheTasks.splice(0)) await task()
     await this.#takeStep(step)
     this.#steps += 1
     for (const listener of this.#stepListeners) listener()
@@ -147,9 +145,12 @@ export class Engine {
       const { sequence, placement } = admission
       const { slot, source, prefixLength } = placement
       if (prefixLength > 0 && source !== slot) {
-        this.#copies.push({ source, target: slot, length: prefixLength })
+        this.#cacheTasks.push(() => this.#runner.copyPrefix(source, slot, prefixLength))
       }
       this.#scheduler.admit(sequence, placement)
+      for (const release of this.#scheduler.slots.takeReleases()) {
+        this.#cacheTasks.push(() => this.#runner.releaseMemory?.(release))
+      }
       this.#cachedTokens += prefixLength
       guard(sequence, () => sequence.request.onAdmitted?.({ cachedTokens: prefixLength }))
     }

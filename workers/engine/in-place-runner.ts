@@ -20,7 +20,7 @@ import {
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
 import type { SlotCache } from './slot-cache.ts'
-import type { Sequence, SlotTable } from './slots.ts'
+import type { MemoryRelease, Sequence, SlotTable } from './slots.ts'
 import { disposeStates, StateCache } from './state-cache.ts'
 import { StepInputs, type StepTokens } from './step-inputs.ts'
 
@@ -70,6 +70,11 @@ export class InPlaceRunner implements ModelRunner {
 
   copyPrefix(source: number, target: number, length: number): void | Promise<void> {
     return this.#cache.copy({ slot: source, length }, target)
+  }
+
+  releaseMemory({ slot, from }: MemoryRelease): void {
+    this.#cache.release({ slot, from })
+    if (from === 0) this.#states.release(slot)
   }
 
   async run(step: Step, slots: SlotTable): Promise<StepLogits> {
@@ -214,6 +219,7 @@ export class InPlaceRunner implements ModelRunner {
       )
       this.#states.swap(gap, last)
       slots.swap(gap, last)
+      for (const release of slots.takeReleases()) this.releaseMemory(release)
       return
     }
   }

@@ -6,7 +6,7 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence, SlotTable } from './slots.ts'
+import type { MemoryRelease, Sequence, SlotTable } from './slots.ts'
 import type { StepTokens } from './step-inputs.ts'
 import type { TokenEmbedder } from './token-embedder.ts'
 
@@ -14,6 +14,8 @@ import type { TokenEmbedder } from './token-embedder.ts'
 export interface ModelRunner {
   /** Makes `length` positions of one slot the beginning of another. */
   copyPrefix(source: number, target: number, length: number): void | Promise<void>
+  /** Gives memory of a slot back; only asked for where slots are added under load. */
+  releaseMemory?(release: MemoryRelease): void
   /** Runs a step. The logits are valid until the next run. */
   run(step: Step, slots: SlotTable): Promise<StepLogits>
   /** Frees what ended sequences left, where no later one can use it. */

@@ -14,12 +14,13 @@ import {
 } from '#workers/models/encoder-decoder-files.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+import { CAN_RELEASE_PAGES } from '#workers/runtime/release-pages.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
 import { CONTEXT_TOKENS_UNKNOWN, growingDemand, readDemand } from './context-demand.ts'
-import { type ContextDemand, chooseContext } from './context-length.ts'
+import { type ContextDemand, chooseContext, chooseSlotsMax } from './context-length.ts'
 import { type DecoderGraph, findMaskedStates, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
@@ -53,8 +54,13 @@ export interface TextEngineOptions {
   readonly folder: string
   /** File below `onnx/`; the best one there when it is not given. */
   readonly onnxFile?: string
-  /** Sequences that run at a time. */
+  /** Sequences that run at a time, each as long as the context. */
   readonly slots: number
+  /**
+   * Sequences that run at a time while the memory of `slots` holds them; `slots` when it is not
+   * given. Growing caches and those on devices stay at `slots`.
+   */
+  readonly slotsMax?: number
   /** Upper bound of the context in place of the one by memory; never above the model's own. */
   readonly maxContextTokens?: number
   /** Memory of weights and caches; what the process may use when it is not given. */
@@ -262,8 +268,12 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
   // state holds a rejected draft for good.
   const draftMax = isInPlace && !graph.isRowCoupled && !hasStates ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
-  const engine = new Engine(makeRunner(options, decoder, { slots, contextLength, chunkMax }), {
-    slots,
+  const isFixed = !isInPlace || device !== undefined || !CAN_RELEASE_PAGES
+  const slotsWanted = isFixed ? slots : (options.slotsMax ?? slots)
+  const { slotsMax, statePositions } = chooseSlotsMax(demand, { contextLength, slotsWanted })
+  const sizes = { slots: slotsMax, contextLength, chunkMax }
+  const engine = new Engine(makeRunner(options, decoder, sizes), {
+    ...{ slots, slotsMax, statePositions },
     prefillChunk,
     contextLength,
     reusesPrefixes: runLengths !== 'whole' && !graph.isRowCoupled,
@@ -277,6 +287,7 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
   return {
     contextLength,
     context,
+    slotsMax,
     vocabSize: graph.vocabSize,
     ...(graph.embedding !== undefined && { embeddingSize: graph.embedding.size }),
     modelFiles: [decoder.file],

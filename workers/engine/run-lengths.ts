@@ -45,7 +45,7 @@ async function computeText(
   lengths: readonly number[],
   vocabSize: number,
 ): Promise<Float32Array> {
-  const slots = new SlotTable(1, { reusesPrefixes: false })
+  const slots = new SlotTable({ slots: 1, contextLength: SINGLE.length, reusesPrefixes: false })
   const sequence = makeSequence(vocabSize)
   slots.assign(sequence, { slot: 0, source: -1, prefixLength: 0 })
   let logits: StepLogits | undefined

@@ -20,10 +20,8 @@ export type Step =
 
 /** Limits and abilities that the policy follows. */
 export interface SchedulerOptions extends SlotTableOptions {
-  readonly slots: number
   /** Tokens of a prompt per run; bounds how long others wait for their next token. */
   readonly prefillChunk: number
-  readonly contextLength: number
   /** Whether a run gives the logits of every position, or of the last alone. */
   readonly givesAllLogits: boolean
   /** Which whole prompts may share a run without changing each other's numbers. */
@@ -85,7 +83,7 @@ export class Scheduler {
   constructor(options: SchedulerOptions) {
     this.#options = options
     this.#sharedChunk = Math.min(SHARED_CHUNK_MIN, options.prefillChunk)
-    this.slots = new SlotTable(options.slots, options)
+    this.slots = new SlotTable(options)
   }
 
   get numWaiting(): number {
@@ -111,7 +109,7 @@ export class Scheduler {
   }
 
   /**
-   * Where the first waiting sequence may start, or undefined while there is no slot. One whose
+   * Where the first waiting sequence may start, or undefined while there is no room. One whose
    * prompt another is just computing waits for it, and lets those behind it pass.
    */
   canAdmit(): { sequence: Sequence; placement: Placement } | undefined {

@@ -1,9 +1,11 @@
 import { defined } from '#shared/json.ts'
+import { releasePages } from '#workers/runtime/release-pages.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
 
 import type { CachePair } from './decoder-graph.ts'
+import type { MemoryRelease } from './slots.ts'
 
 /** A slot and how many positions of it are to be kept. */
 export interface HeldSlot {
@@ -23,6 +25,8 @@ export interface SlotCache {
   /** Makes the source's positions the beginning of another slot. */
   copy(source: HeldSlot, target: number): void | Promise<void>
   swap(a: HeldSlot, b: HeldSlot): void | Promise<void>
+  /** Gives back the memory of a slot's positions from `from` on, where that is possible. */
+  release(part: MemoryRelease): void
   /**
    * A cache of its own for a batch of prompts, [rows, heads, length, size] for each pair; the
    * caller disposes of it before it asks for the next.
@@ -87,6 +91,14 @@ export class HostSlotCache implements SlotCache {
       const heldA = buffer.slice(startA, startA + a.length * headDim)
       buffer.copyWithin(startA, startB, startB + b.length * headDim)
       buffer.set(heldA as never, startB)
+    })
+  }
+
+  release({ slot, from }: MemoryRelease): void {
+    const count = this.#options.contextLength - from
+    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
+      const start = slot * slotStride + headOffset + from * headDim
+      releasePages(buffer.subarray(start, start + count * headDim))
     })
   }
 

@@ -19,16 +19,31 @@ export interface Placement {
   readonly prefixLength: number
 }
 
+/** Memory of a slot that is to be given back: that of all positions from `from` on. */
+export interface MemoryRelease {
+  readonly slot: number
+  readonly from: number
+}
+
 interface SlotState {
   tokenIds: readonly number[]
   length: number
   scope: string
   owner: Sequence | undefined
   lastUsed: number
+  /** Positions that have memory, or may take it while the present text runs. */
+  reserved: number
 }
 
-/** Which prefixes of what the cache holds may begin another text. */
+/** How many texts the cache holds, and which prefixes of them may begin another text. */
 export interface SlotTableOptions {
+  /** Texts that may be as long as the context. Their memory is all that the cache may take. */
+  readonly slots: number
+  /** Slots while shorter texts fit into that memory; `slots` where it is absent. */
+  readonly slotsMax?: number
+  readonly contextLength: number
+  /** Positions that take as much memory as the states of a slot. */
+  readonly statePositions?: number
   /** Off for models in which the way a text is cut into runs changes its numbers. */
   readonly reusesPrefixes: boolean
   /**
@@ -49,17 +64,25 @@ const TAIL_LENGTH_MAX = 16
 
 /**
  * Which sequence works in which slot, and what finished ones left behind. A finished sequence's
- * positions stay until the slot is needed; a new one of the same scope starts from the longest
- * common prefix, in place where it continues nearly all of it, else by copying.
+ * positions stay until the slot or its memory is needed; a new one of the same scope starts from
+ * the longest common prefix, in place where it continues nearly all of it, else by copying.
+ *
+ * A sequence is admitted when the memory holds all positions that the running ones and it may come
+ * to have. Slots beyond `slots` are used while all others are taken.
  */
 export class SlotTable {
   readonly #slots: SlotState[]
   readonly #options: SlotTableOptions
+  /** Positions that have memory at most, in all slots. */
+  readonly #capacity: number
+  readonly #releases: MemoryRelease[] = []
   #uses = 0
 
-  constructor(count: number, options: SlotTableOptions) {
+  constructor(options: SlotTableOptions) {
+    const { slots, slotsMax = slots, contextLength } = options
     this.#options = options
-    this.#slots = Array.from({ length: count }, emptySlot)
+    this.#slots = Array.from({ length: slotsMax }, emptySlot)
+    this.#capacity = slots * this.#sizeOf(contextLength)
   }
 
   get count(): number {
@@ -78,29 +101,43 @@ export class SlotTable {
     return { index, tokenIds, length, scope: slot.scope, owner: slot.owner }
   }
 
-  /** Where the sequence would go, or undefined when every slot is taken. */
+  /** How many texts fit at a time, if those to come are as long as these. */
+  countFitting(sequences: readonly Sequence[]): number {
+    const { slots, slotsMax = slots } = this.#options
+    const sizes = sequences.map((sequence) => this.#sizeOf(this.#positionsMax(sequence)))
+    const mean = sizes.reduce((sum, size) => sum + size, 0) / Math.max(sizes.length, 1)
+    return Math.min(Math.max(Math.floor(this.#capacity / Math.max(mean, 1)), slots), slotsMax)
+  }
+
+  /** Where the sequence would go, or undefined when there is no slot or no memory for it. */
   findPlacement(sequence: Sequence): Placement | undefined {
     const free = this.#slots.flatMap((slot, index) => (slot.owner ? [] : [index]))
-    if (free.length === 0) return undefined
+    const room = this.#capacity - this.#sizeOfRunning() - this.#sizeOf(this.#positionsMax(sequence))
+    if (free.length === 0 || room < 0) return undefined
     const { source, length } = this.findPrefix(sequence)
-    const tail = free.includes(source) ? defined(this.#slots[source]).length - length : Infinity
-    if (length > 0 && tail <= TAIL_LENGTH_MAX) {
-      return { slot: source, source, prefixLength: length }
-    }
-    const slot = this.#leastUseful(free, source)
-    return { slot, source, prefixLength: length }
+    const held = free.includes(source) ? defined(this.#slots[source]).length : undefined
+    const isInPlace = held !== undefined && held - length <= TAIL_LENGTH_MAX
+    const isAlone = held !== undefined && this.#sizeOf(held) > room
+    if (isInPlace || isAlone) return { slot: source, source, prefixLength: length }
+    return { slot: this.#leastUseful(free, source), source, prefixLength: length }
   }
 
   /** Takes the slot; its earlier contents are gone but for the placement's prefix. */
   assign(sequence: Sequence, placement: Placement): void {
-    Object.assign(defined(this.#slots[placement.slot]), {
-      owner: sequence,
-      scope: sequence.scope,
-      tokenIds: [],
-      length: 0,
-    })
+    const slot = defined(this.#slots[placement.slot])
+    Object.assign(slot, { owner: sequence, scope: sequence.scope, tokenIds: [], length: 0 })
+    slot.reserved = Math.max(slot.reserved, this.#positionsMax(sequence))
     sequence.slot = placement.slot
     sequence.numComputed = placement.prefixLength
+    this.#trim(placement.source)
+  }
+
+  /**
+   * The memory that has to be given back, once the prefixes of the sequences that were assigned
+   * before have been copied.
+   */
+  takeReleases(): MemoryRelease[] {
+    return this.#releases.splice(0)
   }
 
   /** Frees the slot; the positions stay for those who share them unless they are in doubt. */
@@ -128,6 +165,11 @@ export class SlotTable {
     this.#slots[b] = first
     if (second.owner) second.owner.slot = a
     if (first.owner) first.owner.slot = b
+    // Memory stays where it is.
+    const { reserved } = first
+    first.reserved = Math.max(second.reserved, this.#positionsNeeded(first))
+    second.reserved = Math.max(reserved, this.#positionsNeeded(second))
+    this.#trim()
   }
 
   /** Discards positions beyond `length` of an idle slot, because they were overwritten. */
@@ -174,18 +216,67 @@ export class SlotTable {
     })
   }
 
+  /** The first of the slots that are added under load, so that decode steps stay narrow. */
   #leastUseful(free: readonly number[], source: number): number {
-    const empty = free.find((index) => defined(this.#slots[index]).length === 0)
+    const usual = free.filter((index) => index < this.#options.slots)
+    if (usual.length === 0) return defined(free[0])
+    const empty = usual.find((index) => defined(this.#slots[index]).length === 0)
     if (empty !== undefined) return empty
-    const others = free.filter((index) => index !== source)
-    const byAge = (a: number, b: number): number =>
-      defined(this.#slots[a]).lastUsed - defined(this.#slots[b]).lastUsed
-    return defined((others.length > 0 ? others : free).toSorted(byAge)[0])
+    const others = usual.filter((index) => index !== source)
+    return defined((others.length > 0 ? others : usual).toSorted(this.#byAge)[0])
+  }
+
+  readonly #byAge = (a: number, b: number): number =>
+    defined(this.#slots[a]).lastUsed - defined(this.#slots[b]).lastUsed
+
+  /**
+   * Gives back memory until the slots have no more than they may: first that of ended texts, the
+   * oldest first and but for the content of `kept`, then what running ones cannot come to need.
+   */
+  #trim(kept = -1): void {
+    let excess = this.#slots.reduce((sum, { reserved }) => sum + this.#sizeOf(reserved), 0)
+    excess -= this.#capacity
+    if (excess <= 0) return
+    const isRunning = (index: number): number => Number(this.#slots[index]?.owner !== undefined)
+    const order = [...this.#slots.keys()].toSorted(
+      (a, b) => isRunning(a) - isRunning(b) || this.#byAge(a, b),
+    )
+    for (const index of order) {
+      const slot = defined(this.#slots[index])
+      const isDropped = slot.owner === undefined && index !== kept
+      const needed = isDropped ? 0 : this.#positionsNeeded(slot)
+      if (excess <= 0 || slot.reserved <= needed) continue
+      excess -= this.#sizeOf(slot.reserved) - this.#sizeOf(needed)
+      slot.reserved = needed
+      if (isDropped) slot.length = 0
+      this.#releases.push({ slot: index, from: needed })
+    }
+  }
+
+  /** In positions, counting the states. */
+  #sizeOf(positions: number): number {
+    return positions === 0 ? 0 : positions + (this.#options.statePositions ?? 0)
+  }
+
+  #sizeOfRunning(): number {
+    return this.#slots.reduce(
+      (sum, slot) => sum + (slot.owner ? this.#sizeOf(this.#positionsNeeded(slot)) : 0),
+      0,
+    )
+  }
+
+  #positionsNeeded({ owner, length }: SlotState): number {
+    return owner ? this.#positionsMax(owner) : length
+  }
+
+  /** Positions that a sequence may come to have. */
+  #positionsMax({ numPrompt, request: { maxNewTokens } }: Sequence): number {
+    return Math.min(numPrompt + maxNewTokens, this.#options.contextLength)
   }
 }
 
 function emptySlot(): SlotState {
-  return { tokenIds: [], length: 0, scope: '', owner: undefined, lastUsed: 0 }
+  return { tokenIds: [], length: 0, scope: '', owner: undefined, lastUsed: 0, reserved: 0 }
 }
 
 function commonPrefix(held: readonly number[], sequence: Sequence, limit: number): number {

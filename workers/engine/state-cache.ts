@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { releasePages } from '#workers/runtime/release-pages.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements, countElements } from '#workers/tensor/element-type.ts'
@@ -79,6 +80,14 @@ export class StateCache {
       const held = buffer.slice(a * size, (a + 1) * size)
       buffer.copyWithin(a * size, b * size, (b + 1) * size)
       buffer.set(held as never, b * size)
+    }
+  }
+
+  /** Gives the memory of a slot's states back. */
+  release(slot: number): void {
+    for (const [index, pair] of this.#pairs.entries()) {
+      const size = sizeOf(pair)
+      releasePages(defined(this.#buffers[index]).subarray(slot * size, (slot + 1) * size))
     }
   }
 

@@ -88,6 +88,7 @@ export interface SequenceEnd {
 
 /** Counters and gauges of an engine. */
 export interface EngineStats {
+  /** Texts that run at a time, if those to come are as long as the present ones. */
   readonly slots: number
   readonly active: number
   readonly waiting: number
@@ -105,6 +106,8 @@ export interface TextEngine {
   readonly contextLength: number
   /** How that was chosen; absent for encoder-decoders. */
   readonly context?: ContextChoice
+  /** Texts at a time while the memory holds them; absent for encoder-decoders. */
+  readonly slotsMax?: number
   /** Positions of start tokens and answer in an encoder-decoder; absent for other models. */
   readonly decoderLength?: number
   readonly vocabSize: number

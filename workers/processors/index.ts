@@ -39,6 +39,8 @@ export const PROCESSORS: readonly ProcessorRow[] = [
   defineProcessor<'completion', CompletionModel>({
     kind: 'completion',
     slots: 16,
+    // A burst begins at once instead of waiting for the end of other texts.
+    slotsMax: 64,
     open: openCompletionModel,
     process: processCompletion,
     stats: ({ engine }) => presentStats(engine.stats()),
@@ -118,8 +120,10 @@ function towerOf(model: EmbeddingModel) {
 
 async function openCompletionModel(
   model: CatalogueModel,
-  { folder, slots, runtime, config, clock, fetchOptions, storage, log, onBatch }: OpenTools,
+  tools: OpenTools,
 ): Promise<{ opened: CompletionModel; bytes: number }> {
+  const { folder, slots, slotsMax, runtime, config, clock } = tools
+  const { fetchOptions, storage, log, onBatch } = tools
   const { options } = model
   const { onnxFile, maxContextTokens, toolParser, reasoningParser } = options
   // First, because the graphs of a family that is refused fail with a less useful message.
@@ -131,7 +135,7 @@ async function openCompletionModel(
     openTextEngine({
       runtime,
       folder,
-      slots,
+      ...{ slots, slotsMax },
       ...(onnxFile !== undefined && { onnxFile }),
       ...(maxContextTokens !== undefined && { maxContextTokens }),
       ...(config.memoryBytesMax > 0 && { memoryBytes: config.memoryBytesMax }),
@@ -150,8 +154,8 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) reportSteps(engine, onBatch)
   const operation = 'model.context'
-  const { contextLength, context, cachePath } = engine
-  const chosen = { slots, contextLength, cachePath, ...context }
+  const { contextLength, context, cachePath, slotsMax = slots } = engine
+  const chosen = { slots, slotsMax, contextLength, cachePath, ...context }
   log.info({ operation, modelId: model.id, ...chosen }, 'context chosen')
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
@@ -181,5 +185,5 @@ function reportSteps(engine: TextEngine, onBatch: (size: number, tokens: number)
 }
 
 function presentStats({ slots, active, waiting, tokens }: EngineStats): ModelStats {
-  return { waiting, tokens, cacheUse: slots === 0 ? 0 : active / slots }
+  return { slots, waiting, tokens, cacheUse: slots === 0 ? 0 : active / slots }
 }

@@ -21,6 +21,8 @@ export interface OpenTools {
   /** The folder of its files. */
   readonly folder: string
   readonly slots: number
+  /** Slots while the memory of `slots` holds their texts. */
+  readonly slotsMax: number
   readonly runtime: Runtime
   readonly storage: ObjectStore
   /** How further files of the model are fetched. */
@@ -37,6 +39,8 @@ export interface OpenTools {
 
 /** Jobs and work of an open model, for its heartbeat. */
 export interface ModelStats {
+  /** Jobs that it has memory for at present; absent where their number is fixed. */
+  readonly slots?: number
   readonly waiting: number
   /** Since the model was opened. */
   readonly tokens: number
@@ -62,6 +66,8 @@ export interface ProcessorRow {
   readonly kind: QueueKind
   /** Jobs at a time, unless the catalogue says otherwise. */
   readonly slots: number
+  /** Jobs at a time while there is memory for more, unless the catalogue says otherwise. */
+  readonly slotsMax?: number
   open(model: CatalogueModel, tools: OpenTools): Promise<OpenModel>
 }
 
@@ -69,6 +75,7 @@ export interface ProcessorRow {
 interface ProcessorSpec<K extends QueueKind, Model> {
   readonly kind: K
   readonly slots: number
+  readonly slotsMax?: number
   open(model: CatalogueModel, tools: OpenTools): Promise<{ opened: Model; bytes: number }>
   process(job: JobEnvelope<K>, tools: JobTools<Model, K>): Promise<void>
   stats(opened: Model): ModelStats
@@ -87,6 +94,7 @@ export function defineProcessor<K extends QueueKind, Model>(
   return {
     kind: spec.kind,
     slots: spec.slots,
+    ...(spec.slotsMax !== undefined && { slotsMax: spec.slotsMax }),
     async open(model, tools) {
       const { opened, bytes } = await spec.open(model, tools)
       const contextLength = spec.contextLengthOf?.(opened)

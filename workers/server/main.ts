@@ -18,7 +18,12 @@ import { readVersion } from '#shared/version.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
 import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
-import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
+import {
+  type OpenModel,
+  type OpenTools,
+  PROCESSORS,
+  type ProcessorRow,
+} from '#workers/processors/index.ts'
 import { leaveProcess } from '#workers/runtime/leave.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import {
@@ -148,7 +153,7 @@ function chooseModels(
       log.warn({ modelId: model.id, kind: model.kind }, 'no processor for this kind: not served')
       return []
     }
-    return [{ model, slots: slotsOf(model, row) }]
+    return [{ model, slots: slotsOf(model, row).slots }]
   })
 }
 
@@ -181,7 +186,7 @@ function opener(
     }).finally(() => pulls.delete(model.id))
     return row.open(model, {
       folder,
-      slots: slotsOf(model, row),
+      ...slotsOf(model, row),
       runtime,
       storage,
       fetchOptions,
@@ -200,6 +205,8 @@ function findProcessor(model: CatalogueModel): ProcessorRow | undefined {
   return PROCESSORS.find(({ kind }) => kind === model.kind)
 }
 
-function slotsOf(model: CatalogueModel, row: ProcessorRow): number {
-  return model.options.slots ?? row.slots
+/** A number in the catalogue is fixed. */
+function slotsOf(model: CatalogueModel, row: ProcessorRow): Pick<OpenTools, 'slots' | 'slotsMax'> {
+  const { slots = row.slots, slots: slotsMax = row.slotsMax ?? row.slots } = model.options
+  return { slots, slotsMax }
 }

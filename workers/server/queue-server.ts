@@ -1,17 +1,14 @@
-import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
-
-import { Job, RedisQueueBackend, UnrecoverableError, Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
 import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 import type { Logger } from '#shared/logger.ts'
-import { defineScript, runScript } from '#shared/queue/connection.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 
 import { parseEnvelope } from './job-claims.ts'
 import type { Execute, JobRunner } from './job-runner.ts'
+import { JobSource } from './job-source.ts'
 
 /** A queue with waiting jobs and free slots that delivered no job for this long is stuck. */
 const STUCK_MS = 5000
@@ -24,6 +21,8 @@ interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
   readonly slots: number
+  /** Jobs at a time with what the model has memory for; `slots` where it is absent. */
+  readonly slotsNow?: () => number
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly runner: JobRunner
@@ -103,10 +102,11 @@ export class QueueServer {
   }
 
   #open(): JobSource {
-    const { kind, modelId, slots, redis, keys, log } = this.#options
+    const { kind, modelId, slots, slotsNow = () => slots, redis, keys, log } = this.#options
     const name = queueName(kind, modelId)
     const prefix = keys.bullPrefix(kind, modelId)
-    return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
+    const run = (data: unknown) => this.#process(data)
+    return new JobSource({ name, prefix, redis, slots, slotsNow, log, run })
   }
 
   /** Never throws: failures are replies, so BullMQ neither retries nor keeps the job. */
@@ -130,264 +130,4 @@ export class QueueServer {
       if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift()
     }
   }
-}
-
-/** The lock of a fetched job; renewed from the event loop, which never computes. */
-const LOCK_MS = 2000
-const LOCK_RENEW_MS = 500
-const STALLED_INTERVAL_MS = 5000
-const RETRY_DELAY_MS = 200
-/** Short, because BullMQ dates the start of the fetched job to the start of the wait. */
-const WAIT_SECONDS = 1
-const FETCHES_MAX = 32
-
-/**
- * Counts waiting jobs. When there are none, removes the marker that wakes workers, which would make
- * one of them fetch from an empty queue. BullMQ adds it again with the next job.
- *
- * KEYS: `prioritized` set, `wait` list, `marker` set
- */
-const COUNT_WAITING = defineScript(`
-local waiting = redis.call('ZCARD', KEYS[1]) + redis.call('LLEN', KEYS[2])
-if waiting == 0 then redis.call('ZREM', KEYS[3], '0') end
-return waiting
-`)
-
-/** Which queue is served, and by what. */
-interface JobSourceOptions {
-  /** Of the queue. */
-  readonly name: string
-  readonly prefix: string
-  readonly redis: Redis
-  readonly slots: number
-  readonly log: Logger
-  /** Runs one job; never throws. */
-  run(data: unknown): Promise<void>
-}
-
-/** Where a fetched job is kept until its end. */
-interface Held {
-  readonly token: string
-  renewedAtMs: number
-}
-
-/**
- * Fetches the jobs of one BullMQ queue and removes them when they have run. BullMQ's own loop
- * fetches one after another and starts none before the queue was found empty; this loop fetches as
- * many at once as there are waiting jobs and free slots.
- *
- * A job never runs twice here. With `maxStalledCount` 0 BullMQ's stalled check marks a job whose
- * lock expired as failed, and the next fetch removes it without a run: whether it runs again is
- * decided by its owner alone, which knows the delivered replies and raises the epoch. The check
- * only removes jobs whose worker and owner both died.
- */
-class JobSource {
-  readonly #options: JobSourceOptions
-  readonly #worker: Worker
-  readonly #held = new Map<string, Held>()
-  #numTaken = 0
-  #numTokens = 0
-  #isWaiting = false
-  #isStopped = false
-  #onFree: (() => void) | undefined
-  readonly #renewer: NodeJS.Timeout
-
-  constructor(options: JobSourceOptions) {
-    const { name, prefix, redis, log } = options
-    this.#options = options
-    this.#worker = new Worker(name, null, {
-      ...{ connection: redis, prefix, autorun: false },
-      ...{ lockDuration: LOCK_MS, stalledInterval: STALLED_INTERVAL_MS, maxStalledCount: 0 },
-    })
-    this.#worker.on('error', (error) => this.#note(error))
-    this.#renewer = setInterval(() => void this.#renewLocks(), LOCK_RENEW_MS)
-    void this.#worker.startStalledCheckTimer().catch((error: unknown) => this.#note(error))
-    void this.#fetchAll().catch((error: unknown) => {
-      log.error({ operation: 'queue.fetch', queue: name, err: error }, 'fetching ended')
-    })
-  }
-
-  /** Stops fetching; running jobs continue. */
-  async stop(): Promise<void> {
-    this.#isStopped = true
-    this.#onFree?.()
-    await this.#worker.pause(true)
-  }
-
-  /** Closes the connections; running jobs lose their locks. */
-  async close(): Promise<void> {
-    this.#isStopped = true
-    this.#onFree?.()
-    clearInterval(this.#renewer)
-    await this.#worker.close(true)
-  }
-
-  /** Stops fetching, and closes once the last job has ended. */
-  async retire(): Promise<void> {
-    await this.stop()
-    while (this.#numTaken > 0) await this.#whenFree()
-    await this.close()
-  }
-
-  async #fetchAll(): Promise<void> {
-    await this.#worker.waitUntilReady()
-    const waiter = waiterOf(this.#worker, this.#options.name)
-    let numWaiting = 0
-    while (!this.#isStopped) {
-      const room = this.#options.slots - this.#numTaken
-      try {
-        if (room <= 0) await this.#whenFree()
-        else if (numWaiting > 0) numWaiting = await this.#fetch(Math.min(numWaiting, room))
-        else numWaiting = await this.#awaitJob(waiter)
-      } catch (error) {
-        this.#note(error)
-        numWaiting = 0
-        await sleep(RETRY_DELAY_MS)
-      }
-    }
-  }
-
-  /**
-   * Waits for BullMQ's marker or the time limit. The fetch is pipelined behind the blocking pop on
-   * the same connection, so the marker's arrival runs it in the same round trip. Returns the number
-   * of waiting jobs.
-   */
-  async #awaitJob(waiter: RedisQueueBackend): Promise<number> {
-    const [marker, isFound] = await this.#awaitMarker(waiter)
-    if (isFound) return this.#countWaiting()
-    // After a reconnect the fetch may have come before the wait.
-    return marker === null ? 0 : 1
-  }
-
-  async #awaitMarker(waiter: RedisQueueBackend): Promise<readonly [object | null, boolean]> {
-    this.#isWaiting = true
-    try {
-      const marking = waiter.waitForJob(WAIT_SECONDS)
-      // By then the wait has been sent.
-      const fetching = setImmediate().then(() => this.#fetchOne(waiter))
-      return await Promise.all([marking, fetching])
-    } finally {
-      this.#isWaiting = false
-    }
-  }
-
-  /**
-   * Fetches jobs concurrently and starts each on arrival; returns the number of waiting jobs. The
-   * count is a later write: in the write of the fetches it would delay their answers.
-   */
-  async #fetch(wanted: number): Promise<number> {
-    const { backend } = this.#worker
-    const fetches = Array.from({ length: Math.min(wanted, FETCHES_MAX) }, () =>
-      this.#fetchOne(backend),
-    )
-    const found = await Promise.all(fetches)
-    // Waiting jobs that are not delivered, as in a paused queue, are not requested again at once.
-    return found.includes(true) ? this.#countWaiting() : 0
-  }
-
-  async #countWaiting(): Promise<number> {
-    const { prioritized, wait, marker } = this.#worker.keys
-    const keys = [prioritized, wait, marker] as string[]
-    return Number(await runScript(this.#options.redis, COUNT_WAITING, keys, []))
-  }
-
-  async #fetchOne(backend: RedisQueueBackend): Promise<boolean> {
-    this.#numTaken += 1
-    this.#numTokens += 1
-    const token = `${this.#worker.id}:${this.#numTokens}`
-    let job: Job | undefined
-    try {
-      job = this.#read(await backend.moveToActive(token))
-    } finally {
-      if (job === undefined) this.#release()
-    }
-    if (job === undefined) return false
-    void this.#work(job, token)
-    return true
-  }
-
-  #read(answer: readonly unknown[] | undefined): Job | undefined {
-    const [data, id] = answer ?? []
-    if (typeof data !== 'object' || data === null) return undefined
-    return Job.fromJSON(this.#worker, data as Parameters<typeof Job.fromJSON>[1], String(id))
-  }
-
-  /** Runs a job, and the next ones that the queue returns for it. */
-  async #work(first: Job, token: string): Promise<void> {
-    for (let job: Job | undefined = first; job !== undefined; ) {
-      const id = job.id ?? ''
-      this.#held.set(id, { token, renewedAtMs: performance.now() })
-      // A stalled one is not run again.
-      if (job.deferredFailure === undefined) await this.#options.run(job.data)
-      this.#held.delete(id)
-      job = await this.#takeOut(job, token)
-    }
-    this.#release()
-  }
-
-  /** Removes a job from the queue; returns the next one while more wait than there are slots. */
-  async #takeOut(job: Job, token: string): Promise<Job | undefined> {
-    for (;;) {
-      // While the loop waits for the marker there is none, and it has a slot of its own.
-      const wantsNext = !this.#isWaiting && !this.#isStopped
-      try {
-        const { deferredFailure } = job
-        const next: unknown =
-          deferredFailure === undefined
-            ? await job.moveToCompleted(null, token, wantsNext)
-            : await job.moveToFailed(new UnrecoverableError(deferredFailure), token, wantsNext)
-        return this.#read(Array.isArray(next) ? next : undefined)
-      } catch (error) {
-        this.#note(error)
-        // Anything but a lost connection: the lock has expired and the job is gone.
-        if (this.#worker.closing !== undefined || !isConnectionError(error)) return undefined
-        await sleep(RETRY_DELAY_MS)
-      }
-    }
-  }
-
-  async #renewLocks(): Promise<void> {
-    const nowMs = performance.now()
-    const due = [...this.#held].filter(([, { renewedAtMs }]) => nowMs - renewedAtMs > LOCK_RENEW_MS)
-    if (due.length === 0) return
-    for (const [, held] of due) held.renewedAtMs = nowMs
-    const ids = due.map(([id]) => id)
-    const tokens = due.map(([, { token }]) => token)
-    await this.#worker
-      .extendJobLocks(ids, tokens, LOCK_MS)
-      .catch((error: unknown) => this.#note(error))
-  }
-
-  #release(): void {
-    this.#numTaken -= 1
-    this.#onFree?.()
-  }
-
-  #whenFree(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#onFree = () => {
-        this.#onFree = undefined
-        resolve()
-      }
-    })
-  }
-
-  #note(error: unknown): void {
-    const { log, name } = this.#options
-    const reason = error instanceof Error ? error.message : String(error)
-    log.debug({ operation: 'queue.error', queue: name, reason }, 'queue')
-  }
-}
-
-/** Fetches on the connection on which it waits, as the worker's own backend does not. */
-function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
-  const connection = backend.blockingConnection ?? backend.connection
-  const toKey = (type: string): string => backend.toKey(type)
-  return new RedisQueueBackend(connection, name, backend.keys, toKey, opts, connection, false)
-}
-
-function isConnectionError(error: unknown): boolean {
-  const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string }
-  const lost = /ECONNREFUSED|Connection is closed|ETIMEDOUT|Cluster|^CLUSTERDOWN|^TRYAGAIN/
-  return code === 'ECONNREFUSED' || lost.test(message)
 }

@@ -248,6 +248,7 @@ export class WorkerHost {
       kind: model.kind,
       modelId: model.id,
       slots,
+      slotsNow: () => residency.find(model)?.stats().slots ?? slots,
       redis,
       keys,
       runner: this.#runner,

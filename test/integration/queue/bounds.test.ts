@@ -27,8 +27,8 @@ describe('the queues', () => {
   let submitter: OpenSubmitter
   let workers: Awaited<ReturnType<typeof startToyWorker>>[]
 
-  const startWorker = async (slots: number): Promise<void> => {
-    workers.push(await startToyWorker(server.url, prefix, slots))
+  const startWorker = async (slots: number, slotsNow?: number): Promise<void> => {
+    workers.push(await startToyWorker(server.url, prefix, slots, undefined, slotsNow))
   }
   const busySlots = async (): Promise<number> => {
     const heartbeats = await listWorkers(redis, queueKeys(prefix))
@@ -244,6 +244,21 @@ describe('the queues', () => {
       const seen = await readAll(submitter.submit(toyRequest('x', 3))).catch(() => undefined)
       return seen?.text === toyText(3)
     })
+  })
+
+  it('give a worker more jobs than slots while its model has memory for them', async () => {
+    await startWorker(2, 4)
+    const abort = new AbortController()
+    const submit = () =>
+      readAll(submitter.submit(toyRequest('hang', 1, { signal: abort.signal }))).catch(() => 'gone')
+    const running = Array.from({ length: 4 }, submit)
+    await eventually(async () => (await busySlots()) === 4)
+    running.push(submit())
+    const waiting = queueKeys(prefix).bull('completion', TOY.id, 'prioritized')
+    await eventually(async () => (await redis.zcard(waiting)) === 1)
+    expect(await busySlots()).toBe(4)
+    abort.abort()
+    expect(await Promise.all(running)).toEqual(running.map(() => 'gone'))
   })
 
   it('list their workers with what they serve', async () => {

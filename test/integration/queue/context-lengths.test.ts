@@ -66,7 +66,16 @@ async function startWorker(url: string, prefix: string, models: readonly Catalog
     if (row === undefined) throw new Error(`nothing opens ${model.kind}`)
     const config = { intraOpThreads: 1 } as OpenTools['config']
     const fetchOptions = {} as OpenTools['fetchOptions']
-    const tools = { runtime, storage, fetchOptions, config, log, clock: systemClock, slots: 1 }
+    const tools = {
+      runtime,
+      storage,
+      fetchOptions,
+      config,
+      log,
+      clock: systemClock,
+      slots: 1,
+      slotsMax: 1,
+    }
     const opened = await row.open(model, { ...tools, folder: join(ROOT, model.source as string) })
     return { ...opened, bytes: 1 }
   }

@@ -40,6 +40,10 @@ export class DeviceSlotCache implements SlotCache {
     await this.copy({ slot: spare, length: a.length }, b.slot)
   }
 
+  release(): void {
+    // The device has taken all of it at once, so that no slots are added under load.
+  }
+
   makeBatch(rows: number, length: number): Tensor[] {
     return this.#device.allocate(rows, length)
   }

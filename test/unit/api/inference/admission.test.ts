@@ -20,6 +20,7 @@ describe('the projected wait', () => {
     ['is none while slots are free', 3, [heartbeatOf({ jobMs: 1000 })], 0],
     ['is unknown before any job has ended', 50, [heartbeatOf({ active: 4 })], undefined],
     ['follows from slots and durations', 7, [heartbeatOf({ active: 4, jobMs: 2000 })], 4000],
+    ['counts jobs that run beyond the slots', 7, [heartbeatOf({ active: 8, jobMs: 2000 })], 2000],
     // One job ended in the last ten seconds, because there was but one.
     [
       'is not misled by a pause',

@@ -9,6 +9,7 @@ import { systemClock } from '#shared/clock.ts'
 import {
   type ContextDemand,
   chooseContext,
+  chooseSlotsMax,
   findMemoryBytes,
 } from '#workers/engine/context-length.ts'
 import { type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
@@ -58,6 +59,17 @@ describe('the context of a model', () => {
     const contextLength = kibiTokens * KIB
     const cacheBytesMax = demand.slots * (demand.positionBytes * contextLength + demand.stateBytes)
     expect(chooseContext(demand)).toEqual({ contextLength, limitedBy, cacheBytesMax })
+  })
+
+  it.each<[string, Partial<ContextDemand>, number, number]>([
+    ['are as many as wanted', {}, 64, 0],
+    ['have no more addresses than there is memory', { memoryBytes: 40 * GIB }, 40, 0],
+    ['are never fewer than without load', { memoryBytes: GIB }, 16, 0],
+    ['are not added where states alone take memory', { positionBytes: 0, stateBytes: GIB }, 16, 0],
+    ['count their states as positions', { stateBytes: GIB }, 22, 32 * KIB],
+  ])('leaves slots under load that %s', (_, changes, slotsMax, statePositions) => {
+    const size = { contextLength: 16 * KIB, slotsWanted: 64 }
+    expect(chooseSlotsMax({ ...DEMAND, ...changes }, size)).toEqual({ slotsMax, statePositions })
   })
 
   it('follows from memory that exists', () => {
@@ -164,7 +176,7 @@ it('logs the chosen context of each text model, within the memory of the worker'
   const row = PROCESSORS.find(({ kind }) => kind === 'completion')
   const folder = copyWithLength('llama', 32_768)
   const tools = {
-    ...{ folder, slots: 16, runtime, config, clock: systemClock, log },
+    ...{ folder, slots: 16, slotsMax: 64, runtime, config, clock: systemClock, log },
     fetchOptions: {},
   }
   const opened = await row?.open(model as unknown as CatalogueModel, tools as unknown as OpenTools)
@@ -173,6 +185,7 @@ it('logs the chosen context of each text model, within the memory of the worker'
   expect(opened?.contextLength).toBe(16_384)
   expect(entries).toContainEqual({
     ...{ operation: 'model.context', modelId: 'long', slots: 16, contextLength: 16_384 },
-    ...{ limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+    // 40 slots have as many addresses as the worker may have memory.
+    ...{ slotsMax: 40, limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
   })
 })

@@ -70,13 +70,18 @@ describe('a crowd of texts, some of which are aborted', () => {
     ['llama-in-place-dynamic', 'model_quantized', 'host'],
     ['llama', 'model_quantized', 'host'],
     ['llama', 'model_quantized', 'host', AS_EXPORTED],
+    // Memory for one or two of the longest texts, and slots for many short ones.
+    ['llama-in-place', 'model', 'host', { slotsMax: 24 }],
+    ['llama', 'model_quantized', 'host', { slotsMax: 24 }],
+    ['lfm2', 'model', 'host', { slotsMax: 24 }],
+    ['granite-4-h', 'model', 'host', { slotsMax: 24 }],
   ] as const)('each reads as if it were alone: %s, %s, %s, %o', async (...row) => {
     const [name, onnxFile, cacheMemory, form = {}] = row
     const folder = `${MODELS}/${name}`
     const shared = { runtime, folder, onnxFile, cacheMemory, ...form }
     const options = { ...shared, prefillChunk: CHUNK, intraOpThreads: 1 }
     const open = (slots: number): Promise<TextEngine> => openTextEngine({ ...options, slots })
-    const [engine, alone] = await Promise.all([open(6), open(1)])
+    const [engine, alone] = await Promise.all([open('slotsMax' in form ? 2 : 6), open(1)])
     try {
       const crowd = makeCrowd(engine.contextLength)
       const answers = await Promise.all(crowd.map((request) => attend(engine, request)))
