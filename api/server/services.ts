@@ -143,7 +143,7 @@ export async function openServices(
       queueKeys: keys,
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
-      ...openStores(config, { database, lists, cipher }),
+      ...openStores(tablePrefix, { database, lists, cipher }),
     }
   } catch (error) {
     await close()
@@ -200,16 +200,14 @@ function openDependencies({
 }
 
 function openStores(
-  config: Config,
+  tablePrefix: string,
   { database: { db }, lists, cipher }: Pick<Services, 'database' | 'lists' | 'cipher'>,
 ): Pick<Services, 'files' | 'uploads' | 'batches' | 'batchLines'> {
-  const { tablePrefix } = config.database
-  const { storedBytesMax } = config.content
   const tables = batchTables(tablePrefix)
   return {
     files: openFiles(db, fileTables(tablePrefix), lists.db),
     uploads: openUploads(db, fileTables(tablePrefix)),
-    batches: openBatches(db, tables, { cipher, lists: lists.db, storedBytesMax }),
+    batches: openBatches(db, tables, cipher, lists.db),
     batchLines: openBatchLines(db, tables, cipher),
   }
 }

@@ -178,10 +178,9 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
     ...{ params: ID, body },
   })
   app.post(path, add, async (request) => {
-    const { id, organizationId } = await find(conversations, request)
+    const { id } = await find(conversations, request)
     const items = form.withIds((request.body as Static<typeof body>).items)
-    const createdAtMs = clock.now()
-    await conversations.append({ organizationId, conversationId: id, items, createdAtMs })
+    await conversations.append({ conversationId: id, items, createdAtMs: clock.now() })
     return presentItems({ items, hasMore: false })
   })
 

@@ -116,7 +116,7 @@ function compileTags(compiler: SchemaCompiler, format: TagFormat): Grammar {
   })
 }
 
-/** Compiles a grammar in GBNF or in Lark, as vLLM tells them apart. */
+/** Compiles a grammar in GBNF or in Lark, by the rule of vLLM. */
 function compileNotation(builder: GrammarBuilder, text: string): Grammar {
   return isLark(text) ? compileLark(plainAlphabet(builder), text) : parseGbnf(builder, text)
 }

@@ -154,8 +154,9 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) reportSteps(engine, onBatch)
   const operation = 'model.context'
-  const { contextLength, context, cachePath, slotsMax = slots } = engine
-  const chosen = { slots, slotsMax, contextLength, cachePath, ...context }
+  const { contextLength, context, cachePath } = engine
+  const limits = { slots, slotsMax: engine.slotsMax ?? slots, contextLength }
+  const chosen = { ...limits, cachePath, ...context }
   log.info({ operation, modelId: model.id, ...chosen }, 'context chosen')
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })

@@ -77,7 +77,10 @@ export async function findProof(
  */
 export async function keepProof(store: Store, factor: FactorRow, proof: Proof): Promise<void> {
   if (proof.kind === 'code' && proof.step !== undefined) {
-    if (!(await acceptTotpStep(store, factor.id, proof.step))) throw wrongProof(factor)
+    // The sign-in after an enrolment comes within the 30 seconds of its code, so that one is
+    // accepted once more, and no concurrent enrolment with it.
+    const used = factor.status === 'unverified' ? proof.step - 1 : proof.step
+    if (!(await acceptTotpStep(store, factor.id, used))) throw wrongProof(factor)
   }
   if (proof.kind === 'registration') {
     const fields = { userId: factor.userId, factorId: factor.id, friendlyName: factor.friendlyName }
@@ -125,8 +128,7 @@ async function findCredential(
   return use && { kind: 'assertion', id: credential.id, use }
 }
 
-// A code that was watched while it was typed is worth nothing a second time (RFC 6238, 5.2), and
-// neither is the one that finished the enrolment.
+// A code that was watched while it was typed is worth nothing a second time (RFC 6238, 5.2).
 function findStep(services: AuthServices, factor: FactorRow, code: string): Proof | undefined {
   const step = findTotpStep(factor.secret as string, code, services.clock.now())
   const isNew = step !== undefined && step > (factor.lastTotpStep ?? Number.NEGATIVE_INFINITY)

@@ -166,7 +166,7 @@ export async function withdrawContactChanges(store: Store, userId: string): Prom
 const PRESENT_ADDRESS_AGREED = [1, 3]
 
 /**
- * Moves an unconfirmed sign-up to the audience of the newest request, whose token replaces
+ * Moves a sign-up that is not confirmed to the audience of the newest request, whose token replaces
  * the older one: an earlier request must not choose the audience of the owner of the address.
  */
 export async function adoptAudience(store: Store, userId: string, aud: string): Promise<void> {

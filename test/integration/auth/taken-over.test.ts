@@ -66,7 +66,7 @@ describe('a change of contact that a session began', () => {
     expect((await defend(owner.access_token)).status).toBeLessThan(300)
     const redeemed = await post('/verify', { type: 'phone_change', phone, token })
     expect(redeemed.body).toMatchObject({ error_code: 'otp_expired' })
-    // Another code can be asked for without a session.
+    // No session is needed to ask for another code.
     const sent = server.messages.length
     await post('/resend', { type: 'phone_change', email })
     expect(server.messages.length).toBe(sent)

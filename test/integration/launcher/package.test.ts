@@ -71,7 +71,10 @@ describe('the npm package', () => {
     const { run, home } = await unpackPackage(folder)
     await chmod(folder, 0o700)
     const refused = run('init', 'systemd')
-    expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining(`enter ${folder}.`)])
+    expect([refused.status, refused.stderr]).toEqual([
+      1,
+      expect.stringContaining(`enter ${folder}.`),
+    ])
     expect(await readdir(home)).toEqual([])
     await chmod(folder, 0o755)
     expect(run('init', 'systemd').status).toBe(0)
@@ -84,7 +87,10 @@ describe('the npm package', () => {
   it('writes a compose file that names images and builds none', async ({ folder }) => {
     const { run, home } = await unpackPackage(folder)
     const written = run('init', 'compose')
-    expect([written.status, written.stdout]).toEqual([0, expect.stringContaining('MILLRACE_IMAGE=')])
+    expect([written.status, written.stdout]).toEqual([
+      0,
+      expect.stringContaining('MILLRACE_IMAGE='),
+    ])
     const { services } = parse(await readFile(join(home, 'docker-compose.yml'), 'utf8'))
     for (const name of ['api', 'worker', 'worker-gpu']) {
       expect(services[name].build).toBeUndefined()

@@ -54,7 +54,9 @@ describe('the release', () => {
   })
 
   it('removes packages from an image at once, because npm restores those of an earlier step', () => {
-    const stages = read('deploy/docker/Dockerfile').split(/^FROM /m).slice(1)
+    const stages = read('deploy/docker/Dockerfile')
+      .split(/^FROM /m)
+      .slice(1)
     const removing = stages.filter((stage) => /^RUN npm uninstall/m.test(stage))
     const names = removing.map((stage) => stage.split(/\s/)[2])
     expect(names).toEqual(['api-dependencies', 'worker-dependencies'])
