@@ -178,7 +178,7 @@ async function remove(
   organizationId: string,
   id: string,
 ): Promise<FileRow | undefined> {
-  const { files, storage } = tables
+  const { files } = tables
   return db.transaction(async (tx) => {
     const rows = await tx
       .delete(files)
@@ -186,10 +186,19 @@ async function remove(
       .returning()
     const row = rows[0]
     if (row === undefined) return undefined
-    await tx
-      .update(storage)
-      .set({ usedBytes: increased(storage.usedBytes, -row.bytes) })
-      .where(eq(storage.organizationId, organizationId))
+    await releaseBytes(tx, tables, row)
     return row
   })
+}
+
+/** Gives bytes of a file, or of one that will not come, back to the quota of its organization. */
+export async function releaseBytes(
+  tx: Db,
+  { storage }: FileTables,
+  { organizationId, bytes }: Pick<FileRow, 'organizationId' | 'bytes'>,
+): Promise<void> {
+  await tx
+    .update(storage)
+    .set({ usedBytes: increased(storage.usedBytes, -bytes) })
+    .where(eq(storage.organizationId, organizationId))
 }

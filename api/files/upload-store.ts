@@ -5,7 +5,7 @@ import { databaseNow, increased, secondsFromNow } from '#shared/db/expressions.t
 import type { FileRow, FileTables, UploadPartRow, UploadRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
 
-import type { StoredUpload } from './file-store.ts'
+import { releaseBytes, type StoredUpload } from './file-store.ts'
 import { storageLimitExceeded } from './upload.ts'
 
 /** How many uploads of an organization may be pending. */
@@ -51,7 +51,7 @@ export interface Uploads {
 
 /** Opens the uploads of a database. */
 export function openUploads(db: Db, tables: FileTables): Uploads {
-  const { files, uploads, uploadParts, storage } = tables
+  const { files, uploads, uploadParts } = tables
   return {
     begin: (upload, bytesMax) => begin(db, tables, upload, bytesMax),
     async find(organizationId, id) {
@@ -71,10 +71,7 @@ export function openUploads(db: Db, tables: FileTables): Uploads {
       db.transaction(async (tx) => {
         const ended = await end(tx, tables, upload, 'cancelled')
         if (ended === undefined) return undefined
-        await tx
-          .update(storage)
-          .set({ usedBytes: increased(storage.usedBytes, -upload.bytes) })
-          .where(eq(storage.organizationId, upload.organizationId))
+        await releaseBytes(tx, tables, upload)
         return ended
       }),
     deleteExpired: () => deleteExpired(db, tables),

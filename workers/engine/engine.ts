@@ -25,7 +25,7 @@ export class Engine {
   readonly #runner: ModelRunner
   readonly #options: EngineOptions
   readonly #stepListeners: (() => void)[] = []
-  /** What the cache has still to do for admitted sequences, in order. */
+  /** Copies and releases of the cache that admitted sequences wait for, in order. */
   readonly #cacheTasks: (() => void | Promise<void>)[] = []
   #turning: Promise<void> | undefined
   #isClosed = false

@@ -21,7 +21,7 @@ interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
   readonly slots: number
-  /** Jobs at a time with what the model has memory for; `slots` where it is absent. */
+  /** Jobs that the memory of the model holds at present; `slots` where it is absent. */
   readonly slotsNow?: () => number
   readonly redis: Redis
   readonly keys: QueueKeys

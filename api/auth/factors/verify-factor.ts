@@ -63,9 +63,8 @@ export async function verifyFactor(
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
-    const { current, isFirst } = await requireWelcome(services, store, {
-      ...{ factor, sessionId: session.id },
-    })
+    const proven = { factor, sessionId: session.id }
+    const { current, isFirst } = await requireWelcome(services, store, proven)
     await keepProof(store, factor, proof)
     const raised = await raise(store, { factor, session: current })
     // A password alone may have begun them, before the user had a second factor.
@@ -83,8 +82,8 @@ export async function verifyFactor(
 
 /**
  * The current session, if the factor may be verified in it, and whether the factor will be the
- * first verified one. A factor that was enrolled with the
- * password only, before the owner had one, must not bypass the owner's factor.
+ * first verified one. A factor that was enrolled with the password only, before the owner had one,
+ * must not bypass the owner's factor.
  */
 async function requireWelcome(
   services: AuthServices,

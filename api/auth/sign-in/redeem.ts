@@ -8,7 +8,7 @@ import { confirmByToken } from '#api/auth/sign-up/confirm-by-token.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { isConfirmed, withProviders } from '#api/auth/users/accounts.ts'
 import { saveContactIdentity } from '#api/auth/users/identities.ts'
-import { lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
+import { EMAIL_CHANGE_SIDES, lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
 import type { OneTimeTokenKind, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { issueAuthCode } from './flow-states.ts'
@@ -91,11 +91,7 @@ async function setFirstPassword(
   throw authFailure('insufficient_aal', { message })
 }
 
-// How the row of a user says who has agreed to a change; 1 is what older versions wrote for either.
-const SIDES: Partial<Record<OneTimeTokenKind, number>> = {
-  email_change_new: 2,
-  email_change_current: 3,
-}
+const SIDES: Partial<Record<OneTimeTokenKind, number>> = EMAIL_CHANGE_SIDES
 
 function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: UserRow): boolean {
   const side = SIDES[token.kind]

@@ -153,7 +153,8 @@ export async function withdrawContactChanges(store: Store, userId: string): Prom
     eq(oneTimeTokens.kind, 'email_change_current'),
   )
   const presentAddress = store.db.select().from(oneTimeTokens).where(isAsked)
-  const hasAgreed = inArray(users.emailChangeAgreed, PRESENT_ADDRESS_AGREED)
+  const agreed = [EITHER_SIDE_AGREED, EMAIL_CHANGE_SIDES.email_change_current]
+  const hasAgreed = inArray(users.emailChangeAgreed, agreed)
   const [withdrawn] = await store.db
     .update(users)
     .set({ emailChange: null, emailChangeAgreed: 0 })
@@ -162,8 +163,10 @@ export async function withdrawContactChanges(store: Store, userId: string): Prom
   if (withdrawn !== undefined) await clearOneTimeTokens(store, userId, ['email_change_new'])
 }
 
-/** Values of `email_change_agreed`; 1 is what older versions wrote for either address. */
-const PRESENT_ADDRESS_AGREED = [1, 3]
+/** How the row of a user says which address has agreed to a change, by the kind of its token. */
+export const EMAIL_CHANGE_SIDES = { email_change_new: 2, email_change_current: 3 } as const
+/** Older versions wrote it for either address. */
+const EITHER_SIDE_AGREED = 1
 
 /**
  * Moves a sign-up that is not confirmed to the audience of the newest request, whose token replaces
