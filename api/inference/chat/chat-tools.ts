@@ -217,7 +217,8 @@ export function definitionOf(
   return {
     name,
     ...(typeof description === 'string' && { description }),
-    ...(typeof parameters === 'object' && parameters !== null && { parameters, schemaPath }),
+    schemaPath,
+    ...(typeof parameters === 'object' && parameters !== null && { parameters }),
     ...(strict === true && { isStrict: true }),
   }
 }

@@ -187,5 +187,6 @@ it('logs the chosen context of each text model, within the memory of the worker'
     ...{ operation: 'model.context', modelId: 'long', slots: 16, contextLength: 16_384 },
     // 40 slots have as many addresses as the worker may have memory.
     ...{ slotsMax: 40, limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+    cachePath: 'rewritten',
   })
 })
