@@ -42,20 +42,21 @@ export class SchemaBudget {
   /** Charges a schema. Throws `invalidRequest` that names its field and the limit. */
   charge(schema: unknown, param: string): void {
     // A stack of its own: a schema is bounded before anything recurses into it.
-    const open: { readonly value: unknown; readonly depth: number; readonly keyword: string }[] = [
-      { value: schema, depth: 0, keyword: '' },
-    ]
-    for (let next = open.pop(); next !== undefined; next = open.pop()) {
-      const { value, depth, keyword } = next
+    const open: { readonly value: object; readonly depth: number; readonly keyword: string }[] = []
+    const charge = (value: unknown, depth: number, keyword: string): void => {
       this.#values += 1
       if (typeof value === 'string') this.#chargeText(value, keyword, param)
       if (this.#values > SCHEMA_LIMITS.values) throw tooLarge(param, 'values', SCHEMA_LIMITS.values)
-      if (typeof value !== 'object' || value === null) continue
+      if (typeof value === 'object' && value !== null) open.push({ value, depth, keyword })
+    }
+    charge(schema, 0, '')
+    for (let next = open.pop(); next !== undefined; next = open.pop()) {
+      const { value, depth, keyword } = next
       if (depth >= SCHEMA_LIMITS.depth) throw tooLarge(param, 'levels', SCHEMA_LIMITS.depth)
       if (Array.isArray(value)) this.#chargeList(value, keyword, param)
-      for (const [name, inner] of Object.entries(value)) {
+      for (const name of Object.keys(value)) {
         if (!Array.isArray(value)) this.#chargeText(name, '', param)
-        open.push({ value: inner, depth: depth + 1, keyword: name })
+        charge((value as Readonly<Record<string, unknown>>)[name], depth + 1, name)
       }
     }
   }

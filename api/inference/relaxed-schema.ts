@@ -24,22 +24,26 @@ type Schema = Record<string, unknown>
  * each dropped keyword. The depth of the schema was bounded before.
  */
 export function relaxSchema(schema: object, path: string, onDrop: (path: string) => void): object {
-  const relaxed: Schema = {}
+  // One copy: a schema may have tens of thousands of members that are no keywords.
+  const relaxed: Schema = { ...schema }
   const relax = (value: unknown, at: string): unknown => {
     if (Array.isArray(value)) return value.map((one) => relax(one, `${at}[]`))
     return isObject(value) ? relaxSchema(value, at, onDrop) : value
   }
   for (const [name, value] of Object.entries(schema)) {
-    const at = `${path}.${name}`
-    if (isDropped(name, value, schema as Schema)) onDrop(at)
-    else if (MAPS.includes(name) && isObject(value)) {
+    if (isDropped(name, value, schema as Schema)) {
+      delete relaxed[name]
+      onDrop(`${path}.${name}`)
+    } else if (MAPS.includes(name) && isObject(value)) {
       relaxed[name] = Object.fromEntries(
-        Object.entries(value).map(([key, one]) => [key, relax(one, `${at}.${key}`)]),
+        Object.entries(value).map(([key, one]) => [key, relax(one, `${path}.${name}.${key}`)]),
       )
-    } else if (SCHEMAS.includes(name) || LISTS.includes(name)) relaxed[name] = relax(value, at)
-    else relaxed[name] = value
+    } else if (SCHEMAS.includes(name) || LISTS.includes(name)) {
+      relaxed[name] = relax(value, `${path}.${name}`)
+    }
   }
-  return withNumericBounds(relaxed)
+  writeNumericBounds(relaxed)
+  return relaxed
 }
 
 function isDropped(name: string, value: unknown, schema: Schema): boolean {
@@ -59,8 +63,7 @@ function isDropped(name: string, value: unknown, schema: Schema): boolean {
 }
 
 /** Draft 4 marks a bound as exclusive beside it: `{ minimum: 1, exclusiveMinimum: true }`. */
-function withNumericBounds(schema: Schema): Schema {
-  const bounded = { ...schema }
+function writeNumericBounds(bounded: Schema): void {
   for (const [bound, exclusive] of [
     ['minimum', 'exclusiveMinimum'],
     ['maximum', 'exclusiveMaximum'],
@@ -72,7 +75,6 @@ function withNumericBounds(schema: Schema): Schema {
     bounded[exclusive] = bounded[bound]
     delete bounded[bound]
   }
-  return bounded
 }
 
 function isObject(value: unknown): value is object {
