@@ -13,12 +13,14 @@ import {
   lte,
   ne,
   notExists,
+  notInArray,
   or,
   type SQL,
   sql,
   TransactionRollbackError,
 } from 'drizzle-orm'
 
+import { hasStorageFor } from '#api/stored/stored-bytes-store.ts'
 import type { Db } from '#shared/db/client.ts'
 import {
   databaseNow,
@@ -56,6 +58,13 @@ interface BatchPage {
   readonly after?: string
 }
 
+/** The organizations whose batches a process validates or finalizes. */
+interface Rotation {
+  readonly busy: readonly string[]
+  /** Those that were served, the least recent first. */
+  readonly served: readonly string[]
+}
+
 /** One request of an input file. */
 export interface NewLine {
   readonly line: number
@@ -71,8 +80,13 @@ export interface Batches {
   list(organizationId: string, page: BatchPage): Promise<{ rows: BatchRow[]; hasMore: boolean }>
   /** Starts the cancellation; undefined for an unknown batch, unchanged for an ended one. */
   cancel(organizationId: string, id: string): Promise<BatchRow | undefined>
-  /** Leases a batch that waits for validation or finalization, unless another process holds it. */
-  lease(leaseId: string, seconds: number): Promise<BatchRow | undefined>
+  /** Whether the lines of batches may have some bytes more, beside all else that is stored. */
+  hasRoom(organizationId: string, bytes: number): Promise<boolean>
+  /**
+   * Leases a batch that waits for validation or finalization, unless another process holds it: of
+   * the organizations that were served least recently, and of none that is busy.
+   */
+  lease(leaseId: string, seconds: number, rotation: Rotation): Promise<BatchRow | undefined>
   renew(leaseId: string, seconds: number): Promise<void>
   /** Stores all lines in one transaction and starts the batch, unless the lease was lost. */
   begin(id: string, leaseId: string, lines: AsyncIterable<readonly NewLine[]>): Promise<void>
@@ -95,9 +109,14 @@ const CANCELLING = { status: 'cancelling', cancellingAt: databaseNow, ...NO_LEAS
 export function openBatches(
   db: Db,
   tables: BatchTables,
-  cipher?: ContentCipher,
-  lists: Db = db,
+  options: {
+    readonly cipher?: ContentCipher | undefined
+    readonly lists?: Db
+    /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+    readonly storedBytesMax?: number
+  } = {},
 ): Batches {
+  const { cipher, lists = db, storedBytesMax: bytesMax = Number.MAX_SAFE_INTEGER } = options
   const { batches } = tables
   const own = (organizationId: string, id: string) =>
     and(eq(batches.organizationId, organizationId), eq(batches.id, id))
@@ -115,7 +134,9 @@ export function openBatches(
         .returning()
       return cancelled ?? this.find(organizationId, id)
     },
-    lease: (leaseId, seconds) => lease(db, tables, leaseId, seconds),
+    hasRoom: (organizationId, bytes) =>
+      hasStorageFor(db, tables, { organizationId, bytes, bytesMax }),
+    lease: (leaseId, seconds, rotation) => lease(db, tables, { leaseId, seconds, rotation }),
     async renew(leaseId, seconds) {
       await db
         .update(batches)
@@ -184,23 +205,26 @@ async function list(
 async function lease(
   db: Db,
   tables: BatchTables,
-  leaseId: string,
-  seconds: number,
+  wanted: { readonly leaseId: string; readonly seconds: number; readonly rotation: Rotation },
 ): Promise<BatchRow | undefined> {
   const { batches } = tables
+  const { leaseId, seconds, rotation } = wanted
+  const { organizationId } = batches
+  const lastServed = sql`array_position(${sql.param([...rotation.served])}::text[], ${organizationId})`
   const next = db
     .select({ id: batches.id })
     .from(batches)
     .where(
       and(
         or(isNull(batches.leaseUntil), lt(batches.leaseUntil, databaseNow)),
+        notInArray(organizationId, [...rotation.busy]),
         or(
           inArray(batches.status, ['validating', 'finalizing']),
           and(eq(batches.status, 'cancelling'), runsNoLine(db, tables)),
         ),
       ),
     )
-    .orderBy(asc(batches.createdAt))
+    .orderBy(sql`${lastServed} nulls first`, asc(batches.createdAt))
     .limit(1)
     .for('update', { skipLocked: true })
   const [leased] = await db

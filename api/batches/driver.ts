@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
+import { STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
 import { FairSlots } from '#api/v1/fair-slots.ts'
 import { PollLoop } from '#api/v1/poll-loop.ts'
 import type { BatchRow, InputFault } from '#shared/db/schema/batches.ts'
@@ -10,7 +11,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import type { Batches } from './batch-store.ts'
 import { type FinalizeServices, finalize } from './finalize.ts'
-import { FaultyInputError, readInput } from './input-lines.ts'
+import { FaultyInputError, readInput, within } from './input-lines.ts'
 import { type ClaimedLine, type LineAnswer, lineName } from './line-store.ts'
 import { type Execute, runLine } from './run-line.ts'
 
@@ -24,6 +25,10 @@ export interface DriverServices extends FinalizeServices {
 const SLOTS = { total: 40, reserved: 8 }
 /** The claims of a dead process expire after this time. */
 const LEASE_SECONDS = 15
+/** Batches that one process validates or finalizes at a time, each of another organization. */
+const STEWARDED_MAX = 2
+/** Organizations that are remembered in the order in which their batches were served. */
+const SERVED_MAX = 1000
 const FINISH_TRIES = 3
 const FINISH_PAUSE_MS = 1000
 
@@ -39,7 +44,10 @@ export class BatchDriver {
     { readonly abort: AbortController; readonly end: Promise<void> }
   >()
   readonly #slots = new FairSlots(SLOTS)
-  #stewardship: Promise<void> | undefined
+  /** By organization. */
+  readonly #stewarded = new Map<string, Promise<void>>()
+  /** Organizations whose batches were validated or finalized, the least recent first. */
+  readonly #served = new Set<string>()
   readonly #loop: PollLoop
 
   constructor(services: DriverServices) {
@@ -52,7 +60,7 @@ export class BatchDriver {
     await this.#loop.stop()
     for (const { abort } of this.#running.values()) abort.abort()
     await Promise.all([...this.#running.values()].map(({ end }) => end))
-    await this.#stewardship
+    await Promise.all(this.#stewarded.values())
   }
 
   async #look(): Promise<boolean> {
@@ -69,8 +77,10 @@ export class BatchDriver {
     const { batches, lines } = this.#services
     await batches.settle()
     if (this.#running.size > 0) await this.#renewLines()
-    if (this.#stewardship !== undefined) await batches.renew(this.#leaseId, LEASE_SECONDS)
-    else await this.#takeStewardship()
+    if (this.#stewarded.size > 0) await batches.renew(this.#leaseId, LEASE_SECONDS)
+    while (this.#stewarded.size < STEWARDED_MAX) {
+      if (!(await this.#takeStewardship())) break
+    }
     let hasFound = false
     while (!this.#loop.isStopping && this.#slots.room.limit > 0) {
       const claimed = await lines.claim(this.#leaseId, LEASE_SECONDS, this.#slots.room)
@@ -113,7 +123,10 @@ export class BatchDriver {
   }
 
   /** Writing an answer is retried, because the work is already done. */
-  async #finish(line: ClaimedLine, answer: LineAnswer): Promise<void> {
+  async #finish(line: ClaimedLine, finished: LineAnswer): Promise<void> {
+    const { batches } = this.#services
+    const fits = await batches.hasRoom(line.organizationId, finished.body.length)
+    const answer = fits ? finished : { ...finished, ...NO_ROOM }
     for (let tries = 1; ; tries += 1) {
       try {
         await this.#services.lines.finish(line, this.#leaseId, answer)
@@ -125,18 +138,31 @@ export class BatchDriver {
     }
   }
 
-  async #takeStewardship(): Promise<void> {
-    const batch = await this.#services.batches.lease(this.#leaseId, LEASE_SECONDS)
-    if (batch === undefined) return
-    this.#stewardship = this.#steward(batch)
+  /** Leases one batch, so that large ones of an organization do not delay those of others. */
+  async #takeStewardship(): Promise<boolean> {
+    const rotation = { busy: [...this.#stewarded.keys()], served: [...this.#served] }
+    const batch = await this.#services.batches.lease(this.#leaseId, LEASE_SECONDS, rotation)
+    if (batch === undefined) return false
+    const { organizationId } = batch
+    this.#noteServed(organizationId)
+    const stewardship = this.#steward(batch)
       .catch((error: unknown) => {
         const fields = { operation: 'batch.steward', batchId: batch.id, err: error }
         this.#services.log.warn(fields, 'batch left to its lease')
       })
       .finally(() => {
-        this.#stewardship = undefined
+        this.#stewarded.delete(organizationId)
         this.#loop.wake()
       })
+    this.#stewarded.set(organizationId, stewardship)
+    return true
+  }
+
+  #noteServed(organizationId: string): void {
+    this.#served.delete(organizationId)
+    this.#served.add(organizationId)
+    const [oldest] = this.#served
+    if (this.#served.size > SERVED_MAX && oldest !== undefined) this.#served.delete(oldest)
   }
 
   async #steward(batch: BatchRow): Promise<void> {
@@ -148,7 +174,8 @@ export class BatchDriver {
     const { batches, store } = this.#services
     const input = { objectKey: batch.inputObjectKey, endpoint: batch.endpoint }
     try {
-      await batches.begin(batch.id, this.#leaseId, readInput(store, input))
+      const hasRoom = (bytes: number) => batches.hasRoom(batch.organizationId, bytes)
+      await batches.begin(batch.id, this.#leaseId, within(readInput(store, input), hasRoom))
     } catch (error) {
       const faults = faultsOf(error)
       if (faults === undefined) throw error
@@ -156,6 +183,14 @@ export class BatchDriver {
       await batches.reject(batch.id, this.#leaseId, faults)
     }
   }
+}
+
+/** The answer of a line whose own answer does not fit. */
+const NO_ROOM = {
+  statusCode: 400,
+  body: JSON.stringify({
+    error: { ...STORAGE_FULL, type: 'invalid_request_error', param: null },
+  }),
 }
 
 function faultsOf(error: unknown): readonly InputFault[] | undefined {

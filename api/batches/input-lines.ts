@@ -1,4 +1,5 @@
 import { readLines } from '#api/http/lines.ts'
+import { STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
 import type { InputFault } from '#shared/db/schema/batches.ts'
 import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -56,6 +57,21 @@ export async function* readInput(
   if (faults.length > 0) throw new FaultyInputError(faults)
   if (seen.size === 0) throw new FaultyInputError([fault('empty_file', 'The input file is empty.')])
   if (page.length > 0) yield page
+}
+
+/** The same pages; throws `FaultyInputError` at the first that the storage has no room for. */
+export async function* within(
+  pages: AsyncIterable<readonly NewLine[]>,
+  hasRoom: (bytes: number) => Promise<boolean>,
+): AsyncGenerator<readonly NewLine[]> {
+  let bytes = 0
+  for await (const page of pages) {
+    bytes += page.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0)
+    if (!(await hasRoom(bytes))) {
+      throw new FaultyInputError([fault(STORAGE_FULL.code, `${STORAGE_FULL.message}.`)])
+    }
+    yield page
+  }
 }
 
 function readLine(

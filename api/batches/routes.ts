@@ -1,6 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
+import { ROW_BYTES, storageFull } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, requireScope } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -113,9 +114,12 @@ async function mustHaveRoom(
   )
 }
 
-/** The key of the input. Throws unless the file was uploaded with the purpose `batch`. */
+/**
+ * The key of the input. Throws unless the file was uploaded with the purpose `batch`, and its lines
+ * fit into the storage of the organization.
+ */
 async function inputOf(
-  { files }: BatchServices,
+  { batches, files }: BatchServices,
   organizationId: string,
   id: string,
 ): Promise<string> {
@@ -136,6 +140,8 @@ async function inputOf(
       { param, code: 'file_too_large' },
     )
   }
+  const hasRoom = await batches.hasRoom(organizationId, ROW_BYTES + file.bytes)
+  if (!hasRoom) throw storageFull()
   return file.objectKey
 }
 

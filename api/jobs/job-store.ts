@@ -13,6 +13,7 @@ import {
 } from 'drizzle-orm'
 import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
+import { hasStorageFor, STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
 import type { SlotRoom } from '#api/v1/fair-slots.ts'
 import type { Db } from '#shared/db/client.ts'
 import {
@@ -67,6 +68,7 @@ export interface JobEnding {
   readonly result?: Buffer
 }
 
+const NO_ROOM: JobEnding = { state: 'failed', error: STORAGE_FULL }
 const NO_REQUEST = Buffer.alloc(0)
 /** An ended job is not run again: its request is deleted, and counts against no limit. */
 const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow, request: NO_REQUEST }
@@ -78,12 +80,17 @@ interface JobStoreOptions {
   readonly tables: JobTables
   /** How long a job is stored behind its deadline. */
   readonly retentionDays: number
+  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  readonly storedBytesMax?: number
   /** Receives jobs that end, in the transaction that ends them. */
   readonly announce: (db: Db, jobs: readonly JobSummary[]) => Promise<void>
 }
 
-/** Why no job was created: a limit on unfinished jobs or their bytes, or nothing may be stored. */
-type NoJob = 'full' | 'too large' | 'unstored'
+/**
+ * Why no job was created: a limit on unfinished jobs or their bytes, no room for its result, or
+ * nothing may be stored.
+ */
+type NoJob = 'full' | 'too large' | 'no room' | 'unstored'
 
 /** The background jobs of a database. */
 export class JobStore {
@@ -92,10 +99,13 @@ export class JobStore {
   readonly #tables: JobTables
   readonly #jobs: JobTables['jobs']
   readonly #retentionDays: number
+  readonly #storedBytesMax: number
   readonly #isOpen: SQL
   readonly #announce: JobStoreOptions['announce']
 
-  constructor({ db, lists = db, tables, retentionDays, announce }: JobStoreOptions) {
+  constructor(options: JobStoreOptions) {
+    const { db, lists = db, tables, retentionDays, announce } = options
+    this.#storedBytesMax = options.storedBytesMax ?? Number.MAX_SAFE_INTEGER
     this.#lists = lists
     this.#announce = announce
     this.#db = db
@@ -135,7 +145,8 @@ export class JobStore {
    */
   async create(job: NewJob, limits: CreateLimits): Promise<JobSummary | NoJob> {
     const retentionDays = this.#retentionDays
-    const options = { ...limits, retentionDays, uncounted: 0 }
+    const storedBytesMax = this.#storedBytesMax
+    const options = { ...limits, retentionDays, storedBytesMax, uncounted: 0 }
     const store = { db: this.#db, tables: this.#tables }
     const added = await insertJob(store, job, { ...options, uncounted: UNCOUNTED_MAX })
     if (added !== undefined) return added
@@ -149,6 +160,8 @@ export class JobStore {
       if (limits.onlyStored && (organization?.days ?? retentionDays) === 0) return 'unstored'
       const last = await insertJob({ ...store, db: tx }, job, options)
       if (last !== undefined) return last
+      const { organizationId } = job
+      if (!(await this.#hasRoom(organizationId, 0, tx))) return 'no room'
       const isOfOrganization = eq(this.#jobs.organizationId, job.organizationId)
       const open = await tx.$count(this.#jobs, and(isOfOrganization, this.#isOpen))
       return open < limits.openMax ? 'too large' : 'full'
@@ -286,9 +299,20 @@ export class JobStore {
       .where(eq(this.#jobs.leaseId, leaseId))
   }
 
-  /** Ends a job, unless its lease was lost; answers whether it did. */
+  #hasRoom(organizationId: string | SQL, bytes: number, db: Db = this.#db): Promise<boolean> {
+    const bytesMax = this.#storedBytesMax
+    return hasStorageFor(db, this.#tables, { organizationId, bytes, bytesMax })
+  }
+
+  /**
+   * Ends a job, unless its lease was lost; answers whether it did. One whose result does not fit
+   * into the storage of its organization fails.
+   */
   async finish(id: string, leaseId: string, ending: JobEnding): Promise<boolean> {
-    const { state, error, status, headers, result } = ending
+    const owner = sql`(select organization_id from ${this.#jobs} where id = ${id})`
+    const bytes = ending.result?.length ?? 0
+    const fits = bytes === 0 || (await this.#hasRoom(owner, bytes))
+    const { state, error, status, headers, result } = fits ? ending : NO_ROOM
     const ended = await this.#end(this.#held(id, leaseId), {
       ...{ state, error: error ?? null, result: result ?? null },
       ...{ resultStatus: status ?? null, resultHeaders: headers ?? null },

@@ -1,5 +1,6 @@
 import { type Column, getTableColumns, type SQL, sql } from 'drizzle-orm'
 
+import { fitsStorage } from '#api/stored/stored-bytes-store.ts'
 import { type Db, prepared } from '#shared/db/client.ts'
 import type { JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
@@ -27,7 +28,11 @@ export interface CreateLimits {
 export async function insertJob(
   { db, tables }: { readonly db: Db; readonly tables: JobTables },
   job: NewJob,
-  options: CreateLimits & { readonly retentionDays: number; readonly uncounted: number },
+  options: CreateLimits & {
+    readonly retentionDays: number
+    readonly storedBytesMax: number
+    readonly uncounted: number
+  },
 ): Promise<Omit<JobRow, 'request' | 'result'> | undefined> {
   const values: Readonly<Record<string, unknown>> = { attempts: 0, ...job, state: 'queued' }
   const columns: Readonly<Record<string, Column>> = getTableColumns(tables.jobs)
@@ -36,9 +41,9 @@ export async function insertJob(
     return [name, value === null ? null : column.mapToDriverValue(value)]
   })
   const statement = prepared(db, 'insert_job', (name) => prepareInsertion(db, tables, name))
-  const { openMax, openBytesMax, onlyStored, retentionDays, uncounted } = options
+  const { openMax, openBytesMax, onlyStored, retentionDays, storedBytesMax, uncounted } = options
   const limits = {
-    ...{ onlyStored, retentionDays, openBelow: openMax - uncounted },
+    ...{ onlyStored, retentionDays, storedBytesMax, openBelow: openMax - uncounted },
     openBytesAtMost: openBytesMax - job.request.length * (uncounted + 1),
   }
   return (await statement.execute({ ...Object.fromEntries(row), ...limits }))[0]
@@ -49,7 +54,12 @@ function prepareInsertion(db: Db, tables: JobTables, name: string) {
   return db.insert(tables.jobs).select(rowQuery(tables)).returning(columns).prepare(name)
 }
 
-function rowQuery({ jobs, organizations }: JobTables): SQL {
+function rowQuery(tables: JobTables): SQL {
+  const { jobs, organizations } = tables
+  const hasRoom = fitsStorage(tables, {
+    ...{ organizationId: sql`o.id`, bytes: 0 },
+    bytesMax: sql`${sql.placeholder('storedBytesMax')}`,
+  })
   const days = sql`coalesce(o.retention_days, ${sql.placeholder('retentionDays')}::int)`
   const row = Object.entries(getTableColumns(jobs)).map(([name, column]) => {
     const value = sql`${sql.placeholder(name)}::${sql.raw(column.getSQLType())}`
@@ -61,7 +71,7 @@ function rowQuery({ jobs, organizations }: JobTables): SQL {
   return sql`
     select ${sql.join(row, sql`, `)} from ${organizations} o
     where o.id = ${sql.placeholder('organizationId')}
-      and (not ${sql.placeholder('onlyStored')}::boolean or ${days} > 0) and exists (
+      and (not ${sql.placeholder('onlyStored')}::boolean or ${days} > 0) and ${hasRoom} and exists (
         select from ${jobs} j
         where j.organization_id = o.id and j.state in ('queued', 'in_progress')
         having count(*) < ${sql.placeholder('openBelow')}

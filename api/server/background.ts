@@ -72,13 +72,13 @@ export function openBackground(options: {
   const { db } = database
   const lists = options.lists.db
   const clock = systemClock
-  const { retentionDays, openJobsMax, openJobBytesMax } = config.content
+  const { retentionDays, storedBytesMax, openJobsMax, openJobBytesMax } = config.content
   const { tablePrefix } = config.database
   const tables = jobTables(tablePrefix)
   const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
   const secrets = new Secrets(cipher)
   const jobs = new JobStore({
-    ...{ db, lists, tables, retentionDays },
+    ...{ db, lists, tables, retentionDays, storedBytesMax },
     async announce(tx, ended) {
       for (const job of ended) await endTuning(tuning, job, tx)
       await webhooks.announce(tx, ended.flatMap(eventsOf))
@@ -112,8 +112,8 @@ export function openBackground(options: {
     background: new BackgroundJobs({
       ...{ jobs, events, clock, cipher, openJobsMax, openJobBytesMax, wake },
     }),
-    answers: new AnswerStore({ db, lists, tables, cipher, retentionDays }),
-    conversations: new ConversationStore({ db, tables, cipher, retentionDays }),
+    answers: new AnswerStore({ db, lists, tables, cipher, retentionDays, storedBytesMax }),
+    conversations: new ConversationStore({ db, tables, cipher, retentionDays, storedBytesMax }),
     start(app, { noteTokens, onDisabled }) {
       const send = sendThrough(app, storedRequests, noteTokens)
       runner = new JobRunner({ jobs, events, cipher, log, send })

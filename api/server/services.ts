@@ -143,7 +143,7 @@ export async function openServices(
       queueKeys: keys,
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
-      ...openStores(tablePrefix, { database, lists, cipher }),
+      ...openStores(config, { database, lists, cipher }),
     }
   } catch (error) {
     await close()
@@ -200,14 +200,16 @@ function openDependencies({
 }
 
 function openStores(
-  tablePrefix: string,
+  config: Config,
   { database: { db }, lists, cipher }: Pick<Services, 'database' | 'lists' | 'cipher'>,
 ): Pick<Services, 'files' | 'uploads' | 'batches' | 'batchLines'> {
+  const { tablePrefix } = config.database
+  const { storedBytesMax } = config.content
   const tables = batchTables(tablePrefix)
   return {
     files: openFiles(db, fileTables(tablePrefix), lists.db),
     uploads: openUploads(db, fileTables(tablePrefix)),
-    batches: openBatches(db, tables, cipher, lists.db),
+    batches: openBatches(db, tables, { cipher, lists: lists.db, storedBytesMax }),
     batchLines: openBatchLines(db, tables, cipher),
   }
 }

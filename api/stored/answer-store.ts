@@ -9,6 +9,7 @@ import { packContent, unpackContent } from '#shared/stored-content.ts'
 
 import { type ContentKey, idsWithin, openWithin, tooLargeToContinue } from './bounded-contents.ts'
 import { appendItems, type StoredItem } from './conversation-store.ts'
+import { hasStorageFor, storageFull } from './stored-bytes-store.ts'
 
 /** The content of a stored answer. */
 interface StoredContent {
@@ -45,6 +46,8 @@ interface AnswerStoreOptions {
   readonly cipher: ContentCipher | undefined
   /** The retention of answers for organizations without their own. */
   readonly retentionDays: number
+  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  readonly storedBytesMax?: number
 }
 
 /** The maximum number of earlier responses in a thread. */
@@ -58,8 +61,11 @@ export class AnswerStore {
   readonly #answers: JobTables['answers']
   readonly #cipher: ContentCipher | undefined
   readonly #retentionDays: number
+  readonly #storedBytesMax: number
 
-  constructor({ db, lists = db, tables, cipher, retentionDays }: AnswerStoreOptions) {
+  constructor(options: AnswerStoreOptions) {
+    const { db, lists = db, tables, cipher, retentionDays } = options
+    this.#storedBytesMax = options.storedBytesMax ?? Number.MAX_SAFE_INTEGER
     this.#lists = lists
     this.#db = db
     this.#tables = tables
@@ -91,9 +97,15 @@ export class AnswerStore {
     return opened.map(({ row, text }) => ({ row, ...(JSON.parse(text) as StoredContent) }))
   }
 
-  /** Stores a new answer; false where the organization stores nothing. */
+  /**
+   * Stores a new answer; false where the organization stores nothing. Throws
+   * `storage_limit_exceeded` where it has no room.
+   */
   async add(answer: NewAnswer): Promise<boolean> {
     const content = await pack(answer, this.#cipher)
+    const { organizationId } = answer
+    const added = { organizationId, bytes: content.length, bytesMax: this.#storedBytesMax }
+    if (!(await hasStorageFor(this.#db, this.#tables, added))) throw storageFull()
     return this.#db.transaction(async (tx) => {
       const days = sql`coalesce(${this.#tables.organizations.retentionDays}, ${this.#retentionDays}::int)`
       const { rows } = await tx.execute(sql`
@@ -242,14 +254,16 @@ export class AnswerStore {
   }
 
   /** A finished response adds its input and output to its conversation. */
-  async #append(tx: Db, { conversationId, input, answer, createdAtMs }: NewAnswer) {
+  async #append(tx: Db, added: NewAnswer) {
+    const { organizationId, conversationId, input, answer, createdAtMs } = added
     const { output, status } = answer as { output?: readonly StoredItem[]; status?: string }
     if (conversationId === null || output === undefined) return
     if (status === 'queued' || status === 'in_progress') return
     const items = [...input, ...output]
+    const storedBytesMax = this.#storedBytesMax
     await appendItems(
-      { db: tx, tables: this.#tables, cipher: this.#cipher },
-      { conversationId, items, createdAtMs },
+      { db: tx, tables: this.#tables, cipher: this.#cipher, storedBytesMax },
+      { organizationId, conversationId, items, createdAtMs },
     )
   }
 }

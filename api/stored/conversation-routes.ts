@@ -178,9 +178,10 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
     ...{ params: ID, body },
   })
   app.post(path, add, async (request) => {
-    const { id } = await find(conversations, request)
+    const { id, organizationId } = await find(conversations, request)
     const items = form.withIds((request.body as Static<typeof body>).items)
-    await conversations.append({ conversationId: id, items, createdAtMs: clock.now() })
+    const createdAtMs = clock.now()
+    await conversations.append({ organizationId, conversationId: id, items, createdAtMs })
     return presentItems({ items, hasMore: false })
   })
 

@@ -7,6 +7,7 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
 import { type ContentKey, idsWithin, openWithin } from './bounded-contents.ts'
+import { hasStorageFor, ROW_BYTES, storageFull } from './stored-bytes-store.ts'
 
 /** One item of a conversation. */
 export type StoredItem = Readonly<Record<string, unknown>> & { readonly id: string }
@@ -25,6 +26,8 @@ interface Opened {
   readonly db: Db
   readonly tables: JobTables
   readonly cipher: ContentCipher | undefined
+  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  readonly storedBytesMax?: number
 }
 
 /** The conversations of a database; their items are encrypted. */
@@ -35,9 +38,12 @@ export class ConversationStore {
   readonly #items: JobTables['items']
   readonly #cipher: ContentCipher | undefined
   readonly #retentionDays: number
+  readonly #storedBytesMax: number
 
   /** `retentionDays` applies to organizations without their own retention. */
-  constructor({ db, tables, cipher, retentionDays }: Opened & { readonly retentionDays: number }) {
+  constructor(options: Opened & { readonly retentionDays: number }) {
+    const { db, tables, cipher, retentionDays } = options
+    this.#storedBytesMax = options.storedBytesMax ?? Number.MAX_SAFE_INTEGER
     this.#db = db
     this.#tables = tables
     this.#conversations = tables.conversations
@@ -47,7 +53,8 @@ export class ConversationStore {
   }
 
   #opened(db: Db): Opened {
-    return { db, tables: this.#tables, cipher: this.#cipher }
+    const storedBytesMax = this.#storedBytesMax
+    return { db, tables: this.#tables, cipher: this.#cipher, storedBytesMax }
   }
 
   #one(organizationId: string, id: string): SQL | undefined {
@@ -71,12 +78,16 @@ export class ConversationStore {
         .where(eq(this.#tables.organizations.id, organizationId))
       const days = organization?.days ?? this.#retentionDays
       if (organization === undefined || days === 0) return undefined
+      const bytes = ROW_BYTES + JSON.stringify(conversation.metadata ?? {}).length
+      const addition = { organizationId, bytes, bytesMax: this.#storedBytesMax }
+      if (!(await hasStorageFor(tx, this.#tables, addition))) throw storageFull()
       const deleteAt = sql`now() + make_interval(days => ${days})`
       const [row] = await tx
         .insert(this.#conversations)
         .values({ ...conversation, deleteAt })
         .returning()
-      const added = { conversationId: id, items: first, createdAtMs: createdAt.getTime() }
+      const createdAtMs = createdAt.getTime()
+      const added = { organizationId, conversationId: id, items: first, createdAtMs }
       await appendItems(this.#opened(tx), added)
       return row
     })
@@ -182,15 +193,19 @@ export class ConversationStore {
 }
 
 interface AddedItems {
+  readonly organizationId: string
   readonly conversationId: string
   readonly items: readonly StoredItem[]
   readonly createdAtMs: number
 }
 
-/** Appends items to a conversation in order; existing items are not changed. */
+/**
+ * Appends items to a conversation in order; existing items are not changed. Throws
+ * `storage_limit_exceeded` where the organization has no room for them.
+ */
 export async function appendItems(
-  { db, tables, cipher }: Opened,
-  { conversationId, items, createdAtMs }: AddedItems,
+  { db, tables, cipher, storedBytesMax: bytesMax = Number.MAX_SAFE_INTEGER }: Opened,
+  { organizationId, conversationId, items, createdAtMs }: AddedItems,
 ): Promise<void> {
   if (items.length === 0) return
   const rows = await Promise.all(
@@ -201,6 +216,8 @@ export async function appendItems(
       createdAt: new Date(createdAtMs),
     })),
   )
+  const bytes = rows.reduce((sum, { content }) => sum + ROW_BYTES + content.length, 0)
+  if (!(await hasStorageFor(db, tables, { organizationId, bytes, bytesMax }))) throw storageFull()
   await db.insert(tables.items).values(rows).onConflictDoNothing()
 }
 

@@ -81,6 +81,8 @@ export interface ContentConfig {
   readonly openJobsMax: number
   /** Bytes that the stored requests of these have together. */
   readonly openJobBytesMax: number
+  /** Bytes that stored responses, conversations, results of jobs and open batches have together. */
+  readonly storedBytesMax: number
   /** Whether webhooks may be sent to addresses outside the public internet. */
   readonly webhooks: { readonly allowsPrivateAddresses: boolean }
 }
@@ -117,6 +119,12 @@ export function readContentConfig(env: EnvReader): ContentConfig {
     openJobBytesMax: env.int('MILLRACE_BACKGROUND_JOBS_BYTES_MAX', {
       about: 'bytes of the stored requests of unfinished background jobs per organization',
       fallback: 1024 ** 3,
+      min: 1,
+    }),
+    storedBytesMax: env.int('MILLRACE_STORED_BYTES_MAX', {
+      about:
+        'bytes of stored responses, conversations, results of background jobs and unfinished batches per organization',
+      fallback: 4 * 1024 ** 3,
       min: 1,
     }),
     webhooks: {

@@ -9,7 +9,7 @@ import type { AnswerStore, StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import type { ChatBody } from './chat-request.ts'
 
@@ -35,8 +35,9 @@ export async function storeChat(
       createdAtMs: clock.now(),
     })
   } catch (error) {
-    // The database is away: the client has its answer all the same.
-    log.warn({ operation: 'chat.store', err: error }, 'a chat was not stored')
+    // The storage is full or the database is away: the client has its answer all the same.
+    if (!(error instanceof ServiceError))
+      log.warn({ operation: 'chat.store', err: error }, 'a chat was not stored')
   }
 }
 

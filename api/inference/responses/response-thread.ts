@@ -6,7 +6,7 @@ import type { AnswerStore } from '#api/stored/answer-store.ts'
 import { tooLargeToContinue } from '#api/stored/bounded-contents.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
 import type { ResponseHead } from './responses-answer.ts'
@@ -131,9 +131,9 @@ async function save(
     if (!head.isStored) {
       // Its items belong to the conversation, the response itself is not stored.
       const items = [...answer.input, ...((answer.answer.output ?? []) as readonly StoredItem[])]
-      const { createdAtMs } = answer
+      const { organizationId, createdAtMs } = answer
       const conversationId = head.conversationId ?? ''
-      await stored.conversations.append({ conversationId, items, createdAtMs })
+      await stored.conversations.append({ organizationId, conversationId, items, createdAtMs })
       return response
     }
     const isSaved = await (request.context.stored === undefined
@@ -141,8 +141,10 @@ async function save(
       : stored.answers.replace(answer))
     return isSaved ? response : { ...response, store: false }
   } catch (error) {
-    // The database is away: the answer itself is there, and says that it was not stored.
-    log.warn({ operation: 'response.save', err: error }, 'a response was not stored')
+    // The storage is full or the database is away: the answer is there, and says that it was not
+    // stored.
+    if (!(error instanceof ServiceError))
+      log.warn({ operation: 'response.save', err: error }, 'a response was not stored')
     return { ...response, store: false }
   }
 }

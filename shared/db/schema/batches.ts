@@ -91,8 +91,8 @@ export function batchTables(namespace: string) {
     },
     (t) => [primaryKey({ columns: [t.batchId, t.line] })],
   )
-  const { organizations, users } = organizationTables(namespace)
-  return { batches, lines, organizations, users }
+  const { organizations, users, storedBytes } = organizationTables(namespace)
+  return { batches, lines, organizations, users, storedBytes }
 }
 
 export type BatchTables = ReturnType<typeof batchTables>

@@ -101,8 +101,8 @@ export function jobTables(namespace: string) {
     },
     (t) => [primaryKey({ columns: [t.conversationId, t.id] })],
   )
-  const { organizations, users } = organizationTables(namespace)
-  return { jobs, answers, conversations, items, organizations, users }
+  const { organizations, users, storedBytes } = organizationTables(namespace)
+  return { jobs, answers, conversations, items, organizations, users, storedBytes }
 }
 
 export type JobTables = ReturnType<typeof jobTables>

@@ -1,8 +1,10 @@
 import {
+  bigint,
   customType,
   integer,
   pgTableCreator,
   primaryKey,
+  smallint,
   text,
   timestamp,
   uuid,
@@ -64,9 +66,19 @@ export function organizationTables(namespace: string) {
     endedAt: moment('ended_at'),
     endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
   })
+  /** Bytes of stored contents in several parts, which triggers count. */
+  const storedBytes = table(
+    'stored_bytes',
+    {
+      organizationId: text('organization_id').notNull(),
+      part: smallint('part').notNull(),
+      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
+  )
   // Links an organization to its user: the keys of a user's own organization depend on that user.
   const { users } = authTables(namespace)
-  return { organizations, members, apiKeys, invitations, users }
+  return { organizations, members, apiKeys, invitations, storedBytes, users }
 }
 
 export type OrganizationTables = ReturnType<typeof organizationTables>

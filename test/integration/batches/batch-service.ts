@@ -30,6 +30,9 @@ import { createDatabase } from '#test/support/services.ts'
 /** How much the organization of the tests may store. */
 export const STORAGE_BYTES_MAX = 2 ** 30
 
+/** Bytes of lines that it may have. */
+export const STORED_BYTES_MAX = 2 ** 24
+
 /** Files and batches behind a socket, on a real database; the requests themselves are played. */
 export interface BatchService {
   readonly baseURL: string
@@ -65,7 +68,9 @@ export async function openBatchService(): Promise<BatchService> {
     ).secret
   const store = openDirectoryStore(folder)
   const files = openFiles(database.db, fileTables(''))
-  const batches = openBatches(database.db, batchTables(''), cipher)
+  const batches = openBatches(database.db, batchTables(''), {
+    ...{ cipher, storedBytesMax: STORED_BYTES_MAX },
+  })
   const lines = openBatchLines(database.db, batchTables(''), cipher)
   const surfaces = [
     filesPlugin({

@@ -1,6 +1,11 @@
+import { Readable } from 'node:stream'
+
 import { expect, it } from 'vitest'
 
-import { createBatch, ids, line, reach } from './batch-client.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { createBatch, ids, line, reach, readLines } from './batch-client.ts'
+import { STORED_BYTES_MAX } from './batch-service.ts'
 import { useBatches } from './batch-suite.ts'
 
 const suite = useBatches()
@@ -86,4 +91,75 @@ it('a slot that becomes free goes to the organization with the fewest lines in f
       [id],
     )
   }
+})
+
+/** Files whose content arrives when the test lets it. */
+function holdFiles() {
+  const { store } = suite.service
+  const opened: string[] = []
+  const releases = new Map<string, () => void>()
+  const held: ObjectStore = {
+    ...store,
+    put: (...of) => store.put(...of),
+    delete: (key) => store.delete(key),
+    async get(key) {
+      const found = await store.get(key)
+      opened.push(key)
+      async function* late() {
+        await new Promise<void>((resolve) => releases.set(key, resolve))
+        yield* found.body
+      }
+      return { ...found, body: Readable.from(late()) }
+    },
+  }
+  return { held, opened, release: (key: string) => releases.get(key)?.() }
+}
+
+it('the validation of slow files of one organization delays no file of another', async () => {
+  const { pool } = suite.service.database
+  const { held, opened, release } = holdFiles()
+  const slow = [await batchOf(['s1']), await batchOf(['s2']), await batchOf(['s3'])]
+  const other = await batchOf(['o1'], OTHER)
+  const third = await batchOf(['t1'], 'org-third')
+  const keys = await pool.query('select id, input_object_key as key from batches')
+  const keyOf = (id: string): string => keys.rows.find((row) => row.id === id)?.key
+  const nameOf = (key: string) => keys.rows.find((row) => row.key === key)?.id
+  suite.drivers.push(suite.service.startDriver({ store: held }))
+  const begun = () => opened.map(nameOf)
+  await expect.poll(begun, { timeout: 10_000 }).toEqual([slow[0], other])
+  release(keyOf(other))
+  await expect.poll(begun, { timeout: 10_000 }).toEqual([slow[0], other, third])
+  release(keyOf(third))
+  release(keyOf(slow[0] ?? ''))
+  for (const id of [...slow, other, third]) {
+    await pool.query("update batches set status = 'cancelled' where id = $1", [id])
+  }
+  for (const key of opened) release(key)
+})
+
+it('a batch whose lines do not fit into the storage of its organization fails', async () => {
+  const { pool } = suite.service.database
+  const { id } = await createBatch(suite.client, [line('fits'), line('too')])
+  await pool.query(
+    `insert into stored_bytes (organization_id, part, bytes)
+     select organization_id, 100, $2 from batches where id = $1`,
+    [id, STORED_BYTES_MAX],
+  )
+  suite.start()
+  const failed = await reach(suite.client, id, 'failed')
+  expect(failed.errors?.data).toMatchObject([{ code: 'storage_limit_exceeded' }])
+  await expect(createBatch(suite.client, [line('more')])).rejects.toMatchObject({
+    ...{ status: 400, code: 'storage_limit_exceeded' },
+  })
+  await pool.query('delete from stored_bytes where part = 100')
+})
+
+it('an answer that does not fit is replaced by the reason', async () => {
+  suite.service.execute = async () => ({ text: 'x'.repeat(STORED_BYTES_MAX) })
+  const { id } = await createBatch(suite.client, [line('large')])
+  suite.start()
+  const done = await reach(suite.client, id, 'completed')
+  expect(await readLines(suite.client, done.error_file_id)).toMatchObject([
+    { response: { status_code: 400, body: { error: { code: 'storage_limit_exceeded' } } } },
+  ])
 })
