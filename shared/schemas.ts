@@ -1,4 +1,6 @@
-import { type Static, type TEnum, type TSchema, type TUnsafe, Type } from 'typebox'
+import type { Static, TEnum, TSchema, TUnsafe } from 'typebox'
+
+import { Type } from '#shared/schema-types.ts'
 
 // JSON Schema in the forms that clients and operators read. TypeBox writes alternatives as a union;
 // a list of types instead gives the validator one clear complaint. Each builder derives the type of

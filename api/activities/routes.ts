@@ -1,5 +1,4 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { Type } from 'typebox'
 
 import { bodyUnchecked, registerJsonBody } from '#api/http/validation.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
@@ -7,6 +6,7 @@ import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 import {

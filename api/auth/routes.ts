@@ -1,5 +1,3 @@
-import { Type } from 'typebox'
-
 import { adminAudit } from '#api/auth/admin/audit.ts'
 import { adminCreateUser } from '#api/auth/admin/create-user.ts'
 import { adminDeleteFactor, adminListFactors, adminUpdateFactor } from '#api/auth/admin/factors.ts'
@@ -30,6 +28,7 @@ import { resend } from '#api/auth/sign-up/resend.ts'
 import { signup } from '#api/auth/sign-up/signup.ts'
 import { identities, unlinkIdentity } from '#api/auth/users/unlink-identity.ts'
 import { updateOwnUser, user } from '#api/auth/users/update-user.ts'
+import { Type } from '#shared/schema-types.ts'
 import { mapOf } from '#shared/schemas.ts'
 
 import { type Route, route } from './route.ts'

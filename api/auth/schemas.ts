@@ -1,6 +1,7 @@
-import { type Static, type TSchema, Type } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 
 import { AssertionResponse, AttestationResponse } from '#api/auth/webauthn/schemas.ts'
+import { Type } from '#shared/schema-types.ts'
 
 // All fields are optional for the validator; the flow decides which ones a request needs and how it
 // reports a missing one. Unknown fields are ignored, as clients of all versions expect.

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#shared/schema-types.ts'
 
 import { json } from './context.ts'
 import { authFailure } from './errors.ts'

@@ -1,7 +1,6 @@
-import { Type } from 'typebox'
-
 import { EXPIRES_AFTER } from '#api/files/expiry.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 import { BATCH_ENDPOINTS } from './batch.ts'

@@ -1,7 +1,8 @@
-import { type TSchema, Type } from 'typebox'
+import type { TSchema } from 'typebox'
 
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { TUNING_STATES } from '#shared/db/schema/fine-tuning.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, ofType } from '#shared/schemas.ts'
 
 const TAGS = ['Fine-tuning']

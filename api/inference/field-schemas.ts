@@ -1,7 +1,8 @@
-import { type TOptional, type TUnknown, type TUnsafe, Type } from 'typebox'
+import type { TOptional, TUnknown, TUnsafe } from 'typebox'
 
 import { IGNORED_EXCEPT } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 // JSON Schema of request fields that may be left out. `null` means the default everywhere.

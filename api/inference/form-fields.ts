@@ -1,8 +1,9 @@
 import type { FastifyRequest } from 'fastify'
-import { type Static, type TSchema, Type } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 
 import { ignoredFieldsOf, reportIgnored } from '#api/http/validation.ts'
 import { type SchemaComplaint, validationFailure } from '#api/v1/validation-message.ts'
+import { Type } from '#shared/schema-types.ts'
 
 /** A file in the schema of a form. */
 export const BINARY = Type.String({ format: 'binary' })

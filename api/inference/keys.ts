@@ -1,11 +1,12 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import { optionalInteger } from './field-schemas.ts'

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import type {
   EndingRules,
@@ -9,6 +9,7 @@ import type {
   TokenRules,
 } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { mapOf, nullable } from '#shared/schemas.ts'
 
 import {

@@ -1,9 +1,10 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 import {

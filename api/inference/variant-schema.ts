@@ -1,4 +1,6 @@
-import { type Static, type TObject, type TProperties, type TUnsafe, Type } from 'typebox'
+import type { Static, TObject, TProperties, TUnsafe } from 'typebox'
+
+import { Type } from '#shared/schema-types.ts'
 
 type Shapes = Readonly<Record<string, TProperties>>
 

@@ -1,6 +1,5 @@
-import { Type } from 'typebox'
-
 import { JOB_STATES } from '#shared/db/schema/jobs.ts'
+import { Type } from '#shared/schema-types.ts'
 
 const TAGS = ['Jobs']
 const SECURITY = [{ apiKey: [] }]

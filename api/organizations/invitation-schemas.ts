@@ -1,5 +1,4 @@
-import { Type } from 'typebox'
-
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 import { INVITATION_STATES } from './invitations.ts'

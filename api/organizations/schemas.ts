@@ -1,6 +1,7 @@
-import { type TSchema, Type } from 'typebox'
+import type { TSchema } from 'typebox'
 
 import type { OrganizationRole } from '#shared/db/organizations.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }

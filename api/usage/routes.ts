@@ -1,9 +1,9 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { Type } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { USAGE_GROUPS, type UsageGroup, type UsageLine, type UsageRecord } from './usage-store.ts'
 

@@ -1,6 +1,5 @@
-import { Type } from 'typebox'
-
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { mapOf, nullable } from '#shared/schemas.ts'
 
 const PAIRS_MAX = 16

@@ -1,6 +1,5 @@
-import { Type } from 'typebox'
-
 import { DELIVERY_STATES } from '#shared/db/schema/webhooks.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { EVENT_TYPES } from './event-types.ts'
 

@@ -1,4 +1,6 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
+
+import { Type } from '#shared/schema-types.ts'
 
 // A credential with a long certificate chain stays below these.
 const bytes = (description: string, max: number) =>

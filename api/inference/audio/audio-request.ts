@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   invalidValue,
@@ -13,6 +13,7 @@ import {
 import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
 import type { VoiceActivitySettings } from '#shared/contracts/audio.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   invalidValue,
@@ -14,6 +14,7 @@ import { DETAIL, MessageContent, type RequestImages } from '#api/inference/reque
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, mapOf, nullable, ofType } from '#shared/schemas.ts'
 
 import { CACHE_CONTROL } from './chat-tools.ts'

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { addIgnoredFields } from '#api/http/validation.ts'
 import {
@@ -32,6 +32,7 @@ import {
 import type { PriorityClass } from '#api/jobs/observers.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import {

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   invalidValue,
@@ -11,6 +11,7 @@ import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import { customDefinition, GRAMMAR_FIELDS } from './custom-tools.ts'

@@ -1,8 +1,9 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SCHEMA_LIMITS, type SchemaBudget } from '#api/inference/input-limits.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 /** The fields of a grammar that the input of a custom tool follows. */

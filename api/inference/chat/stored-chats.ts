@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import type { Generation, StreamedCandidates } from '#api/inference/generate.ts'
 import { CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
@@ -10,6 +10,7 @@ import { presentItems } from '#api/stored/conversation-routes.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import type { ChatBody } from './chat-request.ts'
 

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { schemaCompiler } from '#api/http/validation.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
@@ -7,6 +7,7 @@ import { RequestImages } from '#api/inference/request-images.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
 import type { TrainingExample } from '#shared/contracts/training.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 import { chatMessages, MESSAGE_FIELDS, MESSAGE_RULES, MESSAGES_MAX } from './chat-messages.ts'

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { addIgnoredFields } from '#api/http/validation.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
@@ -16,6 +16,7 @@ import {
 } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { ofType } from '#shared/schemas.ts'
 
 const BEST_OF_MAX = 20

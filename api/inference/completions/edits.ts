@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
@@ -9,6 +9,7 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { answerHeadOf, callerOf } from '#api/v1/request-context.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { presentUsage } from './completion-answer.ts'
 

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   fixed,
@@ -17,6 +17,7 @@ import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult, SparseInput } from '#shared/contracts/embedding.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import {
   checkInputCount,

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   fixed,
@@ -15,6 +15,7 @@ import type { JobEvent } from '#api/jobs/observers.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
 

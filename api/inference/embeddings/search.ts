@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { ENGINE_PARAMS, getCapableModel, modelNameOf } from '#api/inference/model-route.ts'
@@ -10,6 +10,7 @@ import { clientSignal, type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 import { type FileDocument, narrowFile } from './search-file.ts'

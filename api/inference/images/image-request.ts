@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   ineffective,
@@ -13,6 +13,7 @@ import {
 import { BINARY } from '#api/inference/form-fields.ts'
 import type { ImageFormat, ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
+import { Type } from '#shared/schema-types.ts'
 
 const IMAGES_MAX = 10
 const PARTIAL_IMAGES_MAX = 3

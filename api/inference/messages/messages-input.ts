@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
@@ -12,6 +12,7 @@ import {
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, ofType } from '#shared/schemas.ts'
 
 const BLOCKS_MAX = 2048

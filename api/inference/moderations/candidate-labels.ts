@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   invalidValue,
@@ -8,6 +8,7 @@ import {
 } from '#api/inference/field-schemas.ts'
 import { type ClassifyInput, PAIRS_MAX } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 const LABELS_MAX = 1000

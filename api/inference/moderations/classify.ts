@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { itemsOf, TEXT_OR_IMAGE, tokensMaxOf } from '#api/inference/embeddings/embedding-request.ts'
 import {
@@ -19,6 +19,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { CANDIDATE_FIELDS, candidatesOf } from './candidate-labels.ts'
 import {

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { optionalString } from '#api/inference/field-schemas.ts'
 import { readsOf } from '#api/inference/model-route.ts'
@@ -9,6 +9,7 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { answerHeadOf, type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { ClassifyInput, EmbeddingResult } from '#shared/contracts/embedding.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { CATEGORIES, type Judgement, moderate } from './categories.ts'
 import {

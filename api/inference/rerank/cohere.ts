@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { ineffective, optionalInteger } from '#api/inference/field-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -7,6 +7,7 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import { type ErrorAnswer, presentError } from '#api/v1/error-dialect.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
 import type { ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
 

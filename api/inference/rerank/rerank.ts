@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   fixed,
@@ -17,6 +17,7 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 import { DOCUMENTS_MAX, type Ranking, ranked, scoreDocuments } from './rank.ts'

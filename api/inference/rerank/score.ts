@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import {
   fixed,
@@ -13,6 +13,7 @@ import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
+import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'

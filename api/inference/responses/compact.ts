@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { REQUEST_FIELDS, serviceTierOf } from '#api/inference/chat/chat-request.ts'
 import { ineffective, missingParameter, optionalString } from '#api/inference/field-schemas.ts'
@@ -10,6 +10,7 @@ import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { freshHead } from '#api/v1/request-context.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { threadOf, withIds } from './response-thread.ts'
 import { presentUsage } from './responses-answer.ts'

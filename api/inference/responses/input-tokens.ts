@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { missingParameter } from '#api/inference/field-schemas.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
@@ -8,6 +8,7 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import { tokenizePrompt } from '#api/inference/tokenize-prompt.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { threadOf } from './response-thread.ts'
 import { RESPONSES_BODY } from './responses-body.ts'

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
@@ -17,6 +17,7 @@ import {
 import { EFFORT, VERBOSITY } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 import { INPUT } from './responses-input.ts'

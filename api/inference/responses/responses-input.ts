@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { customArguments } from '#api/inference/chat/custom-tools.ts'
 import {
@@ -13,6 +13,7 @@ import { DETAIL, MessageContent, type RequestImages } from '#api/inference/reque
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
 import type { OpenSummary } from './summaries.ts'

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import type { ResponseStorage } from '#api/inference/services.ts'
 import { hasEnded } from '#api/jobs/job.ts'
@@ -9,6 +9,7 @@ import type { StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 import { RESPONSE } from './responses-schemas.ts'
 

@@ -1,7 +1,8 @@
-import { type Static, Type } from 'typebox'
+import type { Static } from 'typebox'
 
 import { ineffective, optionalEnum, optionalNumber } from '#api/inference/field-schemas.ts'
 import { SPEECH_FORMATS, type SpeechFormat, type SpeechInput } from '#shared/contracts/speech.ts'
+import { Type } from '#shared/schema-types.ts'
 
 const VOICE_NAME = Type.String({ minLength: 1, maxLength: 200 })
 
