@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isIP } from 'node:net'
 
-import { trace } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
@@ -139,7 +138,6 @@ export function registerRequestLog(
     reply.header('x-request-id', request.id)
     const observed = observer?.begin(request)
     const goOn = (): void => {
-      const traceId = trace.getActiveSpan()?.spanContext().traceId
       whenOver(reply.raw, (isComplete) => {
         const status = isComplete ? reply.statusCode : STATUS_CLIENT_LEFT
         observed?.end(status)
@@ -147,7 +145,7 @@ export function registerRequestLog(
           {
             operation: 'http.request',
             requestId: request.id,
-            ...(traceId !== undefined && { traceId }),
+            ...(observed?.traceId !== undefined && { traceId: observed.traceId }),
             method: request.method,
             route: request.routeOptions.url ?? 'unknown',
             status,

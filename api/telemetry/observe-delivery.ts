@@ -1,4 +1,3 @@
-import { SpanKind } from '@opentelemetry/api'
 import type { Histogram } from 'prom-client'
 
 import type { PasswordHasher } from '#api/auth/passwords/password.ts'
@@ -20,7 +19,7 @@ export function observeMailer(
   for (const kind of MAIL_KINDS) {
     for (const outcome of OUTCOMES) mailDuration.zero({ kind, outcome })
   }
-  const span = { name: 'mail send', kind: SpanKind.CLIENT, attributes: {} }
+  const span = { name: 'mail send', kind: 'CLIENT' as const, attributes: {} }
   return {
     send: (mail) =>
       timed(mailDuration, { kind: mail.kind }, () =>
@@ -38,7 +37,7 @@ export function observeSms(
   if (gateway !== 'none') {
     for (const outcome of OUTCOMES) metrics.smsDuration.zero({ gateway, outcome })
   }
-  const span = { name: 'sms send', kind: SpanKind.CLIENT, attributes: {} }
+  const span = { name: 'sms send', kind: 'CLIENT' as const, attributes: {} }
   return {
     send: (message) =>
       timed(metrics.smsDuration, { gateway }, () =>
@@ -58,7 +57,7 @@ export function observeHasher(
 ): PasswordHasher {
   const observed = async <T>(operation: 'hash' | 'verify', work: () => Promise<T>): Promise<T> => {
     const stop = hashDuration.startTimer({ operation })
-    const span = { name: `password ${operation}`, kind: SpanKind.INTERNAL, attributes: {} }
+    const span = { name: `password ${operation}`, kind: 'INTERNAL' as const, attributes: {} }
     return inChildSpan(tracing, span, work).finally(() => stop())
   }
   return {

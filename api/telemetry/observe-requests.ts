@@ -1,25 +1,24 @@
-import {
-  type Context,
-  context,
-  propagation,
-  ROOT_CONTEXT,
-  type Span,
-  SpanKind,
-  SpanStatusCode,
-  trace,
-} from '@opentelemetry/api'
+import type { Context, Span } from '@opentelemetry/api'
 import type { FastifyRequest } from 'fastify'
 
 import { reportedFields } from '#api/http/validation.ts'
 import type { JobEnd, JobObserver, SubmitRequest } from '#api/jobs/observers.ts'
 import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 import { genAiLabels } from '#shared/telemetry/gen-ai.ts'
-import { carrierOf, errorType, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'
+import {
+  carrierOf,
+  type EnabledTracing,
+  errorType,
+  failSpan,
+  type Tracing,
+} from '#shared/telemetry/tracing.ts'
 
 import type { ApiMetrics } from './metrics.ts'
 
 /** A request in flight. */
 interface ObservedRequest {
+  /** The id of its trace; undefined where it has none. */
+  readonly traceId: string | undefined
   /** Runs work in the trace context of the request. */
   run(next: () => void): void
   /** Ends the observation with the sent status; 499 when the client disconnected first. */
@@ -58,7 +57,8 @@ export function createHttpObserver(
       const span = tracing.isEnabled ? startSpan(tracing, request, { method, route }) : undefined
       if (span !== undefined) request.context.trace = span.context
       return {
-        run: (next) => (span === undefined ? next() : context.with(span.context, next)),
+        traceId: span?.span.spanContext().traceId,
+        run: (next) => (span === undefined ? next() : span.within(next)),
         end(status) {
           metrics.httpActive.dec({ http_request_method: method })
           if (reportedFields(request).length > 0)
@@ -71,23 +71,31 @@ export function createHttpObserver(
             },
             (performance.now() - begunAtMs) / 1000,
           )
-          if (span !== undefined) endSpan(span.span, status)
+          span?.end(status)
         },
       }
     },
     resume(request, next) {
-      const { trace: traceContext } = request.context
-      if (traceContext === undefined) next()
-      else context.with(traceContext, next)
+      const { trace } = request.context
+      if (trace === undefined || !tracing.isEnabled) next()
+      else tracing.api.context.with(trace, next)
     },
   }
 }
 
+interface RequestSpan {
+  readonly span: Span
+  readonly context: Context
+  within(next: () => void): void
+  end(status: number): void
+}
+
 function startSpan(
-  { tracer }: Tracing,
+  { tracer, api }: EnabledTracing,
   request: FastifyRequest,
   { method, route }: { readonly method: string; readonly route: string },
-): { span: Span; context: Context } {
+): RequestSpan {
+  const { context, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } = api
   const parent = propagation.extract(ROOT_CONTEXT, request.headers)
   // Without a route, or behind a wildcard, parameters are arbitrary client input.
   const isKnown = request.routeOptions.url !== undefined
@@ -109,13 +117,16 @@ function startSpan(
     },
     parent,
   )
-  return { span, context: trace.setSpan(parent, span) }
-}
-
-function endSpan(span: Span, status: number): void {
-  span.setAttribute('http.status_code', status)
-  if (status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
-  span.end()
+  const own = trace.setSpan(parent, span)
+  return {
+    ...{ span, context: own },
+    within: (next) => context.with(own, next),
+    end(status) {
+      span.setAttribute('http.status_code', status)
+      if (status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
+      span.end()
+    },
+  }
 }
 
 type JobMetrics = Pick<ApiMetrics, 'jobDuration' | 'resubmissions' | 'cancellations'>
@@ -130,19 +141,19 @@ export function createJobObserver(metrics: JobMetrics, tracing: Tracing): JobObs
       const labels = genAiLabels({ kind, modelId: model.id, input })
       const begunAtMs = performance.now()
       const span = tracing.isEnabled ? startJobSpan(tracing, request) : undefined
-      if (span !== undefined) spans.set(jobId, span)
+      if (span !== undefined) spans.set(jobId, span.span)
       return {
-        trace: span && carrierOf(trace.setSpan(context.active(), span)),
+        trace: span?.carrier,
         onEnd(end) {
           if (end.outcome === 'left') {
             metrics.cancellations.inc({ kind, gen_ai_request_model: model.id })
-            span?.setAttribute('millrace.job.outcome', 'cancelled')
+            span?.span.setAttribute('millrace.job.outcome', 'cancelled')
           }
-          if (end.outcome === 'failed' && span !== undefined) failSpan(span, end.error)
+          if (end.outcome === 'failed' && span !== undefined) span.fail(end.error)
           const seconds = (performance.now() - begunAtMs) / 1000
           metrics.jobDuration.observe({ ...labels, error_type: errorTypeOf(end) }, seconds)
           spans.delete(jobId)
-          span?.end()
+          span?.span.end()
         },
       }
     },
@@ -159,11 +170,19 @@ function errorTypeOf(end: JobEnd): string {
   return end.outcome === 'left' ? 'cancelled' : ''
 }
 
-function startJobSpan({ tracer }: Tracing, { kind, model }: SubmitRequest<QueueKind>): Span {
+interface JobSpan {
+  readonly span: Span
+  /** Continues the trace in the worker. */
+  readonly carrier: ReturnType<typeof carrierOf>
+  fail(error: unknown): void
+}
+
+function startJobSpan(tracing: EnabledTracing, { kind, model }: SubmitRequest<QueueKind>): JobSpan {
+  const { context, SpanKind, trace } = tracing.api
   // A child of the request's span; a batch job has no request and starts its own trace.
   const parent = context.active()
   const queue = queueName(kind, model.id)
-  return tracer.startSpan(
+  const span = tracing.tracer.startSpan(
     `send ${queue}`,
     {
       kind: SpanKind.PRODUCER,
@@ -175,4 +194,9 @@ function startJobSpan({ tracer }: Tracing, { kind, model }: SubmitRequest<QueueK
     },
     parent,
   )
+  return {
+    span,
+    carrier: carrierOf(tracing, trace.setSpan(parent, span)),
+    fail: (error) => failSpan(tracing, span, error),
+  }
 }

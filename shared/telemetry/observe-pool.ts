@@ -1,4 +1,3 @@
-import { SpanKind } from '@opentelemetry/api'
 import type { Pool, PoolClient } from 'pg'
 import { Histogram, type Registry } from 'prom-client'
 
@@ -73,7 +72,7 @@ async function observed(
   }
   const name = table === undefined ? operation : `${operation} ${table}`
   try {
-    const result = await inChildSpan(tracing, { name, kind: SpanKind.CLIENT, attributes }, work)
+    const result = await inChildSpan(tracing, { name, kind: 'CLIENT' as const, attributes }, work)
     stop({ outcome: 'ok' })
     return result
   } catch (error) {

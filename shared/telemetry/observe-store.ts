@@ -1,4 +1,3 @@
-import { SpanKind } from '@opentelemetry/api'
 import { Histogram, type Registry } from 'prom-client'
 
 import type { ObjectStore } from '../storage/object-store.ts'
@@ -28,7 +27,7 @@ export function observeStore(
   }
   const observed = async <T>(operation: Operation, work: () => Promise<T>): Promise<T> => {
     const stop = duration.startTimer({ operation })
-    const span = { name: `object ${operation}`, kind: SpanKind.CLIENT, attributes: {} }
+    const span = { name: `object ${operation}`, kind: 'CLIENT' as const, attributes: {} }
     try {
       const result = await inChildSpan(tracing, span, work)
       stop({ outcome: 'ok' })

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { DiagLogLevel, diag, trace } from '@opentelemetry/api'
+import * as api from '@opentelemetry/api'
 import { OTLPMetricExporter as GrpcMetrics } from '@opentelemetry/exporter-metrics-otlp-grpc'
 import { OTLPMetricExporter as JsonMetrics } from '@opentelemetry/exporter-metrics-otlp-http'
 import { OTLPMetricExporter as ProtobufMetrics } from '@opentelemetry/exporter-metrics-otlp-proto'
@@ -63,7 +63,7 @@ export function openSdk(options: {
   listenToLibrary(log, config.isVerbose)
   return {
     tracing: tracing.isEnabled
-      ? { isEnabled: true, tracer: trace.getTracer('millrace', source.version) }
+      ? { isEnabled: true, api, tracer: api.trace.getTracer('millrace', source.version) }
       : NO_TRACING,
     // An unreachable collector must not delay the end of a process.
     close: () =>
@@ -114,7 +114,7 @@ function listenToLibrary(log: Logger, isVerbose: boolean): void {
     log.debug({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
   const speak = (text: string): void =>
     log.info({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
-  diag.setLogger(
+  api.diag.setLogger(
     {
       error: complain,
       warn: complain,
@@ -123,7 +123,7 @@ function listenToLibrary(log: Logger, isVerbose: boolean): void {
       verbose: warn,
     },
     {
-      logLevel: isVerbose ? DiagLogLevel.DEBUG : DiagLogLevel.WARN,
+      logLevel: isVerbose ? api.DiagLogLevel.DEBUG : api.DiagLogLevel.WARN,
       suppressOverrideMessage: true,
     },
   )

@@ -1,15 +1,4 @@
-import {
-  type Attributes,
-  type Context,
-  context,
-  propagation,
-  ROOT_CONTEXT,
-  type Span,
-  type SpanKind,
-  SpanStatusCode,
-  type Tracer,
-  trace,
-} from '@opentelemetry/api'
+import type { Attributes, Context, Span, SpanKind, Tracer } from '@opentelemetry/api'
 
 /** W3C trace context, in request headers and job envelopes. */
 interface TraceCarrier {
@@ -17,25 +6,35 @@ interface TraceCarrier {
   readonly tracestate?: string
 }
 
-/** Creates spans; without an SDK all calls are nearly free. */
-export interface Tracing {
-  readonly isEnabled: boolean
+/** Creates spans, by OpenTelemetry's API. */
+export interface EnabledTracing {
+  readonly isEnabled: true
   readonly tracer: Tracer
+  readonly api: typeof import('@opentelemetry/api')
 }
+
+/** Only a process that traces loads OpenTelemetry's API: it has a hundred modules. */
+export type Tracing = EnabledTracing | { readonly isEnabled: false }
 
 /** A span with this attribute and all spans below it are dropped: its client has disconnected. */
 export const DISCARD = 'millrace.discard'
 
 /** Disabled tracing. */
-export const NO_TRACING: Tracing = { isEnabled: false, tracer: trace.getTracer('millrace') }
+export const NO_TRACING: Tracing = { isEnabled: false }
 
 /** The context of a carrier; the root context when it has none. */
-export function contextFrom(carrier: TraceCarrier | undefined): Context {
+export function contextFrom(
+  { api: { propagation, ROOT_CONTEXT } }: EnabledTracing,
+  carrier: TraceCarrier | undefined,
+): Context {
   return carrier === undefined ? ROOT_CONTEXT : propagation.extract(ROOT_CONTEXT, carrier)
 }
 
 /** The carrier of a context; undefined outside a trace. */
-export function carrierOf(from: Context): TraceCarrier | undefined {
+export function carrierOf(
+  { api: { propagation } }: EnabledTracing,
+  from: Context,
+): TraceCarrier | undefined {
   const carrier: { traceparent?: string; tracestate?: string } = {}
   propagation.inject(from, carrier)
   const { traceparent, tracestate } = carrier
@@ -48,17 +47,23 @@ export function carrierOf(from: Context): TraceCarrier | undefined {
  * timers, gets no span.
  */
 export async function inChildSpan<T>(
-  { isEnabled, tracer }: Tracing,
-  span: { readonly name: string; readonly kind: SpanKind; readonly attributes: Attributes },
+  tracing: Tracing,
+  span: {
+    readonly name: string
+    readonly kind: keyof typeof SpanKind
+    readonly attributes: Attributes
+  },
   work: () => Promise<T>,
 ): Promise<T> {
-  if (!isEnabled || trace.getActiveSpan() === undefined) return work()
-  const { name, kind, attributes } = span
-  const child = tracer.startSpan(name, { kind, attributes })
+  if (!tracing.isEnabled) return work()
+  const { trace, context, SpanKind } = tracing.api
+  if (trace.getActiveSpan() === undefined) return work()
+  const { name, attributes } = span
+  const child = tracing.tracer.startSpan(name, { kind: SpanKind[span.kind], attributes })
   try {
     return await context.with(trace.setSpan(context.active(), child), work)
   } catch (error) {
-    failSpan(child, error)
+    failSpan(tracing, child, error)
     throw error
   } finally {
     child.end()
@@ -66,8 +71,8 @@ export async function inChildSpan<T>(
 }
 
 /** Marks a span as failed with the kind of the error: messages may quote the request. */
-export function failSpan(span: Span, error: unknown): void {
-  span.setStatus({ code: SpanStatusCode.ERROR })
+export function failSpan({ api }: EnabledTracing, span: Span, error: unknown): void {
+  span.setStatus({ code: api.SpanStatusCode.ERROR })
   span.setAttribute('error.type', errorType(error))
 }
 

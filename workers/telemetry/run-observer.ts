@@ -1,4 +1,4 @@
-import { type Context, context, type Span, SpanKind, trace } from '@opentelemetry/api'
+import type { Context, Span } from '@opentelemetry/api'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ResumePoint } from '#shared/contracts/completion.ts'
@@ -6,7 +6,13 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { type GenAiLabels, genAiLabels } from '#shared/telemetry/gen-ai.ts'
-import { contextFrom, DISCARD, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'
+import {
+  contextFrom,
+  DISCARD,
+  type EnabledTracing,
+  failSpan,
+  type Tracing,
+} from '#shared/telemetry/tracing.ts'
 
 import type { WorkerMetrics } from './metrics.ts'
 import type { SpanSettler } from './span-settler.ts'
@@ -51,8 +57,7 @@ class Run implements ObservedRun {
   readonly #model: { readonly kind: string; readonly gen_ai_request_model: string }
   /** Bound to its labels once, because it is recorded for every token. */
   readonly #perToken: { observe(seconds: number): void }
-  readonly #context: Context
-  readonly #span: Span | undefined
+  readonly #traced: TracedRun | undefined
   /** The model's share, from the moment at which the input is known to be valid. */
   #modelSpan: Span | undefined
   readonly #startedAtMs: number
@@ -80,20 +85,22 @@ class Run implements ObservedRun {
       tools.metrics.queueWait.observe({ ...this.#labels }, waitMs / 1000)
       this.#observeAmounts()
     }
-    const parent = contextFrom(envelope.trace)
-    this.#span = tools.tracing.isEnabled ? this.#startSpan(parent, waitMs) : undefined
-    this.#context = this.#span === undefined ? parent : trace.setSpan(parent, this.#span)
+    const { tracing } = tools
+    this.#traced = tracing.isEnabled ? traceRun(tracing, envelope, waitMs) : undefined
   }
 
   within<T>(work: () => Promise<T>): Promise<T> {
-    return this.#span === undefined ? work() : context.with(this.#context, work)
+    if (this.#traced === undefined) return work()
+    const { tracing, context } = this.#traced
+    return tracing.api.context.with(context, work)
   }
 
   started(promptTokens: number): void {
     this.#promptTokens = promptTokens
-    if (this.#span === undefined) return
+    if (this.#traced === undefined) return
+    const { tracing, context } = this.#traced
     const { gen_ai_operation_name: operation, gen_ai_request_model: model } = this.#labels
-    this.#modelSpan = this.#tools.tracing.tracer.startSpan(
+    this.#modelSpan = tracing.tracer.startSpan(
       `${operation} ${model}`,
       {
         attributes: {
@@ -103,7 +110,7 @@ class Run implements ObservedRun {
           'gen_ai.usage.input_tokens': promptTokens,
         },
       },
-      this.#context,
+      context,
     )
   }
 
@@ -184,13 +191,14 @@ class Run implements ObservedRun {
   }
 
   #endSpans(outcome: RunOutcome, error: unknown): void {
-    if (this.#span === undefined) return
+    if (this.#traced === undefined) return
+    const { tracing, span } = this.#traced
     this.#modelSpan?.setAttribute('gen_ai.usage.output_tokens', this.#outputTokens)
-    this.#span.setAttribute('millrace.run.outcome', outcome)
+    span.setAttribute('millrace.run.outcome', outcome)
     if (outcome === 'failed') {
-      for (const span of [this.#modelSpan, this.#span]) if (span) failSpan(span, error)
+      for (const each of [this.#modelSpan, span]) if (each) failSpan(tracing, each, error)
     }
-    const [span, modelSpan, endedAtMs] = [this.#span, this.#modelSpan, Date.now()]
+    const [modelSpan, endedAtMs] = [this.#modelSpan, Date.now()]
     const settle = (isOwnerAlive: boolean): void => {
       if (!isOwnerAlive) span.setAttribute(DISCARD, true)
       modelSpan?.end(endedAtMs)
@@ -200,25 +208,35 @@ class Run implements ObservedRun {
     if (isOwnerless === true || outcome === 'orphaned') settle(isOwnerless === true)
     else this.#tools.settler.settle(replyTo, settle)
   }
+}
 
-  #startSpan(parent: Context, waitMs: number): Span {
-    const { kind, modelId, epoch, jobId } = this.#envelope
-    const queue = queueName(kind, modelId)
-    return this.#tools.tracing.tracer.startSpan(
-      `process ${queue}`,
-      {
-        kind: SpanKind.CONSUMER,
-        attributes: {
-          'messaging.system': 'bullmq',
-          'messaging.destination.name': queue,
-          'messaging.message.id': jobId,
-          'millrace.job.epoch': epoch,
-          'millrace.queue.wait_ms': waitMs,
-        },
+/** The span of a run, and the context in which the run works. */
+interface TracedRun {
+  readonly tracing: EnabledTracing
+  readonly span: Span
+  readonly context: Context
+}
+
+function traceRun(tracing: EnabledTracing, envelope: JobEnvelope, waitMs: number): TracedRun {
+  const { SpanKind, trace } = tracing.api
+  const { kind, modelId, epoch, jobId } = envelope
+  const parent = contextFrom(tracing, envelope.trace)
+  const queue = queueName(kind, modelId)
+  const span = tracing.tracer.startSpan(
+    `process ${queue}`,
+    {
+      kind: SpanKind.CONSUMER,
+      attributes: {
+        'messaging.system': 'bullmq',
+        'messaging.destination.name': queue,
+        'messaging.message.id': jobId,
+        'millrace.job.epoch': epoch,
+        'millrace.queue.wait_ms': waitMs,
       },
-      parent,
-    )
-  }
+    },
+    parent,
+  )
+  return { tracing, span, context: trace.setSpan(parent, span) }
 }
 
 /** What earlier runs of a job have delivered. */
