@@ -1,11 +1,17 @@
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
+import { createRequire } from 'node:module'
+
+import type { Ajv2020, ErrorObject } from 'ajv/dist/2020.js'
+
+// Loaded with the first request that is validated: Ajv has a hundred modules.
+const require = createRequire(import.meta.url)
 
 // RFC 9562 as PostgreSQL takes it.
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** The validator of requests, on every surface. */
 export function createAjv(): Ajv2020 {
-  const ajv = new Ajv2020({
+  const { Ajv2020: Ajv } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
+  const ajv = new Ajv({
     coerceTypes: false,
     useDefaults: false,
     removeAdditional: false,

@@ -8,7 +8,7 @@ import type {
 
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { clientOf, plainAddress } from '#api/http/request.ts'
+import { clientOf, pathOf, plainAddress } from '#api/http/request.ts'
 import { schemaCompiler, type Validate } from '#api/http/validation.ts'
 import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -19,6 +19,7 @@ import type { Answer, AuthRequest, UserRequest } from './context.ts'
 import { presentAuthError } from './error-dialect.ts'
 import { authFailure, invalid } from './errors.ts'
 import { admit, describeRequest, findClaims, headerOf, isAdmin } from './guards.ts'
+import { lookalikes, methodsInsteadOf } from './other-methods.ts'
 import type { Route } from './route.ts'
 import { ROUTES } from './routes.ts'
 import type { AuthServices } from './services.ts'
@@ -32,11 +33,16 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
       validatorOf(compile(schema as object), httpPart),
     )
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
-    // At the root the application says itself what is unknown: see unknown-paths.
-    if (app.prefix.length > 1) {
+    const prefix = app.prefix.length > 1 ? app.prefix : ''
+    // At the root the application says itself what is unknown.
+    if (prefix !== '') {
       app.setNotFoundHandler((request, reply) => {
         if (headerOf(request, VERSION_HEADER) !== undefined) return refuse(request, reply, UNKNOWN)
         return reply.code(404).type('text/plain').send('404 page not found\n')
+      })
+      // Before a body is read.
+      app.addHook('onRequest', (request, reply, next) => {
+        if (!request.is404 || refuseOtherMethod(request, reply, prefix) === undefined) next()
       })
     }
     for (const row of ROUTES) {
@@ -45,7 +51,11 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
       // Some clients put a slash behind what they call.
       app.route({ ...options, url: `${row.path}/`, schema: { ...options.schema, hide: true } })
     }
-    for (const options of otherMethods(ROUTES)) app.route(options)
+    for (const { url, methods } of lookalikes()) {
+      const handler = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
+        refuseOtherMethod(request, reply, prefix)
+      app.route({ method: methods, url, schema: { hide: true }, onRequest: handler, handler })
+    }
   }
 }
 
@@ -67,26 +77,28 @@ export function refuse(
   return reply.code(answer.status).headers(answer.headers).send(answer.body)
 }
 
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE', 'QUERY']
+/**
+ * Refuses a method that a path of the table does not have. Such requests match no route: routes for
+ * all of them would double the router.
+ */
+function refuseOtherMethod(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  prefix = '',
+): FastifyReply | undefined {
+  const path = decodeURI(pathOf(request.url)).slice(prefix.length)
+  const allowed = methodsInsteadOf(request.method, path.replace(/(?<=.)\/$/, ''))
+  return allowed === undefined ? undefined : refuseMethod(request, reply, allowed)
+}
 
-/** 405 for the methods that a path of the table does not have. */
-function otherMethods(routes: readonly Route[]): RouteOptions[] {
-  const paths = [...new Set(routes.map((row) => row.path))]
-  return paths.flatMap((path) => {
-    const allowed = routes.filter((row) => row.path === path).map((row): string => row.method)
-    const method = METHODS.filter((name) => !allowed.includes(name))
-    const refuseMethod = async (
-      request: FastifyRequest,
-      reply: FastifyReply,
-    ): Promise<FastifyReply> => {
-      reply.header('allow', allowed.join(', '))
-      if (headerOf(request, VERSION_HEADER) === undefined) return reply.code(405).send()
-      return refuse(request, reply, NOT_ALLOWED)
-    }
-    // Refused before a body is read.
-    const hooks = { schema: { hide: true }, onRequest: refuseMethod, handler: refuseMethod }
-    return [path, `${path}/`].map((url) => ({ ...hooks, method, url }))
-  })
+function refuseMethod(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  allowed: readonly string[],
+): FastifyReply {
+  reply.header('allow', allowed.join(', '))
+  if (headerOf(request, VERSION_HEADER) === undefined) return reply.code(405).send()
+  return refuse(request, reply, NOT_ALLOWED)
 }
 
 function optionsOf(services: AuthServices, row: Route): RouteOptions {
@@ -251,12 +263,19 @@ function validatorOf(validate: Validate, httpPart: string | undefined): Validato
 const NEWER = ['oauth', 'saml']
 
 /** The first segments of paths at the root under which only clients of the user server ask. */
-export const USER_SERVER_SEGMENTS: ReadonlySet<string> = new Set([
+const SEGMENTS: ReadonlySet<string> = new Set([
   ...ROUTES.map(({ path }) => path.split('/')[1] as string),
   ...NEWER,
 ])
 
 /** 404 in the form that clients of the user server read. */
-export function answerUnknownPath(request: FastifyRequest, reply: FastifyReply): FastifyReply {
+function answerUnknownPath(request: FastifyRequest, reply: FastifyReply): FastifyReply {
   return refuse(request, reply, UNKNOWN)
+}
+
+/** How the application answers what no route at the root answers. */
+export const UNKNOWN_PATHS = {
+  segments: SEGMENTS,
+  refuseMethod: refuseOtherMethod,
+  answer: answerUnknownPath,
 }

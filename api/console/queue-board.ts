@@ -1,5 +1,5 @@
 import { createBullBoard } from '@bull-board/api'
-import { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
+import type { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
 import { FastifyAdapter } from '@bull-board/fastify'
 import type { Queue } from 'bullmq'
 import type { FastifyInstance } from 'fastify'
@@ -42,14 +42,26 @@ export async function registerQueueBoard(
   sendSecurityHeaders(app, { contentSecurityPolicy: CONTENT_SECURITY_POLICY })
   const board = new FastifyAdapter()
   board.setBasePath(app.prefix)
-  const queues = () =>
-    queuesOf(services.catalogue).map(({ kind, id }) => readOnly(services.queueOf(kind, id)))
   const { replaceQueues } = createBullBoard({
-    queues: queues(),
+    queues: [],
     serverAdapter: board,
     options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
   })
-  services.onCatalogueChange(() => replaceQueues(queues()))
+  let isCurrent = false
+  services.onCatalogueChange(() => {
+    isCurrent = false
+  })
+  // The queues are opened with the first request for the board, because BullMQ is large.
+  app.addHook('onRequest', async () => {
+    if (isCurrent) return
+    const { BullMQAdapter: Adapter } = await import('@bull-board/api/bullMQAdapter')
+    isCurrent = true
+    replaceQueues(
+      queuesOf(services.catalogue).map(({ kind, id }) =>
+        readOnly(new Adapter(services.queueOf(kind, id), { readOnlyMode: true })),
+      ),
+    )
+  })
   // The board's error handler answers 500 for every error.
   board.setErrorHandler((thrown) => {
     const { status, message } = normalizeError(thrown)
@@ -80,8 +92,7 @@ function plainPage(html: string): string {
     .replace(/(<[a-z][^<>]*?) style="[^"]*"/g, '$1')
 }
 
-function readOnly(queue: Queue): BullMQAdapter {
-  const adapter = new BullMQAdapter(queue, { readOnlyMode: true })
+function readOnly(adapter: BullMQAdapter): BullMQAdapter {
   adapter.setFormatter('data', redact)
   // Answers never pass through BullMQ; a return value would not be shown.
   adapter.setFormatter('returnValue', () => undefined)

@@ -1,24 +1,78 @@
-import swagger from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
-import type {
-  FastifyContextConfig,
-  FastifyInstance,
-  FastifyPluginAsync,
-  FastifySchema,
+import {
+  type FastifyContextConfig,
+  type FastifyInstance,
+  type FastifyPluginAsync,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifySchema,
+  fastify,
+  type RouteOptions,
 } from 'fastify'
 
 import { wayToRoot } from '#api/pages/html.ts'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
+import { SCHEMA_CONTROLLER } from './serialization.ts'
 import { LITERALS } from './validation.ts'
 
 /**
  * Serves the OpenAPI 3.1 document of everything registered after this call, and a page to try it.
  */
-export async function registerOpenApi(
+export function registerOpenApi(
   app: FastifyInstance,
   options: { readonly version: string; readonly serverUrl: string },
-): Promise<void> {
+): void {
+  const routes: RouteOptions[] = []
+  app.addHook('onRoute', (route) => {
+    if (route.method !== 'HEAD') routes.push(route)
+  })
+  let building: Promise<FastifyInstance> | undefined
+  const forward = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    building ??= buildDocument(routes, options)
+    return passTo(await building, request, reply)
+  }
+  for (const url of ['/openapi.json', ...PAGES]) {
+    app.get(url, { schema: { hide: true } }, forward)
+  }
+}
+
+// As the page's plugin has them.
+const PAGES = [
+  ...['/docs', '/docs/', '/docs/json', '/docs/yaml', '/docs/static/*'],
+  ...['/docs/static/index.html', '/docs/static/swagger-initializer.js'],
+]
+
+async function passTo(
+  document: FastifyInstance,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { url, headers } = request
+  const method = request.method as 'GET' | 'HEAD'
+  const answer = await document.inject({ method, url, headers })
+  if (answer.statusCode === 404) {
+    const policy = 'content-security-policy'
+    reply.header(policy, answer.headers[policy]).callNotFound()
+    return reply
+  }
+  // Dates and connections are of the outer answer.
+  const { date: _date, connection: _connection, ...kept } = answer.headers
+  return reply.code(answer.statusCode).headers(kept).send(answer.rawPayload)
+}
+
+/**
+ * An application that serves the description of other routes, and its page. It is built when it is
+ * first asked for: the page, its files and the writer of the description are 130 modules.
+ */
+async function buildDocument(
+  routes: readonly RouteOptions[],
+  options: { readonly version: string; readonly serverUrl: string },
+): Promise<FastifyInstance> {
+  const [{ default: swagger }, { default: swaggerUi }] = await Promise.all([
+    import('@fastify/swagger'),
+    import('@fastify/swagger-ui'),
+  ])
+  const app: FastifyInstance = fastify({ schemaController: SCHEMA_CONTROLLER })
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -45,8 +99,14 @@ export async function registerOpenApi(
     transform: ({ schema, url, route }) => ({ schema: withOpenBody(schema, route.config), url }),
     transformObject: (made) => ('openapiObject' in made ? withErrors(made.openapiObject) : {}),
   })
-  await app.register(documentPage(options.serverUrl))
+  await app.register(documentPage(swaggerUi, options.serverUrl))
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+  // Described here, and never called.
+  const described = { exposeHeadRoute: false, handler: () => {} }
+  for (const { method, url, schema = {}, config = {} } of routes) {
+    if (schema.hide !== true) app.route({ method, url, schema, config, ...described })
+  }
+  return app
 }
 
 /** Where unknown fields of bodies are ignored, the schemas of bodies permit them. */
@@ -69,7 +129,10 @@ function withoutClosing(schema: unknown): unknown {
 }
 
 /** The page that shows the document. */
-function documentPage(serverUrl: string): FastifyPluginAsync {
+function documentPage(
+  swaggerUi: (typeof import('@fastify/swagger-ui'))['default'],
+  serverUrl: string,
+): FastifyPluginAsync {
   return async (app) => {
     app.addHook('onSend', async ({ url }, reply, payload) => {
       const isPage = String(reply.getHeader('content-type')).startsWith('text/html')

@@ -25,6 +25,7 @@ export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler(validatorCompiler('refuse'))
 }
 
+
 /** Whether a field that its schema does not know is refused, or ignored and reported. */
 export type UnknownFields = 'refuse' | 'ignore'
 
@@ -32,8 +33,8 @@ export type UnknownFields = 'refuse' | 'ignore'
 export function validatorCompiler(
   unknownFields: UnknownFields,
 ): FastifySchemaCompiler<FastifySchema> {
-  const refusing = createChecker('refuse')
-  const checker = unknownFields === 'refuse' ? refusing : createChecker('ignore')
+  const refusing = checkerOf('refuse')
+  const checker = unknownFields === 'refuse' ? refusing : checkerOf('ignore')
   return ({ schema, httpPart }) =>
     httpPart === 'body'
       ? compileLater(checker, schema as object)
@@ -60,7 +61,7 @@ export interface Validate {
 export function schemaCompiler(
   unknownFields: UnknownFields = 'refuse',
 ): (schema: object) => Validate {
-  const checker = createChecker(unknownFields)
+  const checker = checkerOf(unknownFields)
   return (schema) => compileLater(checker, schema)
 }
 
@@ -73,9 +74,10 @@ export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unkno
 }
 
 /** Compiles a schema on first use: compiling all of them would take a quarter of the start. */
-function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
+function compileLater(checker: () => Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
   const validate: Validate = (value) => {
+    const { ajv, fields, prepare } = checker()
     compiled ??= ajv.compile(prepare(schema))
     fields.begin()
     const isValid = compiled(value) === true
@@ -93,6 +95,12 @@ interface Checker {
   readonly ajv: Ajv2020
   readonly fields: IgnoredFields
   prepare(schema: object): object
+}
+
+/** A checker that is created when it is first used. */
+function checkerOf(unknownFields: UnknownFields): () => Checker {
+  let checker: Checker | undefined
+  return () => (checker ??= createChecker(unknownFields))
 }
 
 function createChecker(unknownFields: UnknownFields): Checker {

@@ -29,6 +29,7 @@ import {
   requestIdFrom,
   routedUrl,
 } from '#api/http/request.ts'
+import { SCHEMA_CONTROLLER } from '#api/http/serialization.ts'
 import { cutSlowReaders, PEER_LIMITS, type PeerLimits } from '#api/http/slow-peers.ts'
 import { joinSmallChunks } from '#api/http/sse.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
@@ -49,6 +50,11 @@ export interface Surface {
   /** Answers unknown paths below these first path segments. */
   readonly unknownBelow?: {
     readonly segments: ReadonlySet<string>
+    /** Refuses a method that a known path does not have, before a body is read. */
+    readonly refuseMethod: (
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ) => FastifyReply | undefined
     readonly answer: (request: FastifyRequest, reply: FastifyReply) => FastifyReply
   }
 }
@@ -94,6 +100,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     rewriteUrl: ({ url = '/' }) => routedUrl(url),
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    schemaController: SCHEMA_CONTROLLER,
     forceCloseConnections: 'idle',
     // Requests on open connections are served while the process stops.
     return503OnClosing: false,
@@ -127,7 +134,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   // Pages set their own content security policy; API answers need none.
   sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
   answerUnknownPaths(app, options.surfaces)
-  await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
+  registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
   await app.register(healthPlugin(options.health))
   for (const surface of options.surfaces) {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
@@ -155,11 +162,17 @@ function nameTypeOfUnknownQueries(app: FastifyInstance): void {
 // other known paths with 405.
 function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
   const allowedMethods = watchMethods(app)
+  const below = surfaces.flatMap(({ unknownBelow = [] }) => unknownBelow)
+  app.addHook('onRequest', (request, reply, next) => {
+    const isRefused =
+      request.is404 && below.some((owner) => owner.refuseMethod(request, reply) !== undefined)
+    if (!isRefused) next()
+  })
   app.setNotFoundHandler((request, reply) => {
     const path = pathOf(request.url)
     const segment = firstSegmentOf(request.url) ?? ''
-    const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment))
-    if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
+    const owner = below.find(({ segments }) => segments.has(segment))
+    if (owner !== undefined) return owner.answer(request, reply)
     const allowed = allowedMethods(path)
     // A route may answer like an unknown path itself.
     if (allowed.length > 0 && !allowed.includes(request.method)) {

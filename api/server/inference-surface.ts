@@ -1,6 +1,3 @@
-// Loaded with the surface, so that the first job does not wait for it.
-import 'bullmq'
-
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { activitiesPlugin } from '#api/activities/routes.ts'

@@ -1,8 +1,9 @@
 import { drain } from '#api/http/connections.ts'
 import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
-import { type Env, loadConfig } from '#shared/config/config.ts'
-import { createLogger } from '#shared/logger.ts'
+import { collectGarbage } from '#shared/collect-garbage.ts'
+import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
 import { readVersion } from '#shared/version.ts'
 
 import { buildApp } from './app.ts'
@@ -13,6 +14,9 @@ import { openUserServer } from './user-server.ts'
 
 // The drain starts a second and a half after the signal, once clients have been notified.
 const LAST_CALL_MS = 1000
+
+/** A process that has just started answers first, and makes the pauses of `settle` later. */
+const SETTLE_MS = 1000
 
 /** A running API process. */
 interface RunningApi {
@@ -55,9 +59,11 @@ export async function runApi(env: Env): Promise<RunningApi> {
     throw new Error(`The API cannot listen: ${cause.message}; check ${settings}`, { cause })
   })
   log.info({ operation: 'api.start', url }, 'API started')
+  const settling = setTimeout(() => void settle(config, log), SETTLE_MS)
   let stopping: Promise<void> | undefined
   const stop = async () => {
     isDraining = true
+    clearTimeout(settling)
     stopMaintenance()
     const drainMs = config.server.drainTimeoutSeconds * 1000
     // Ends open requests with a 503 before they would be cut off.
@@ -72,4 +78,14 @@ export async function runApi(env: Env): Promise<RunningApi> {
     log.info({ operation: 'api.stop' }, 'API stopped')
   }
   return { url, stop: () => (stopping ??= stop()) }
+}
+
+/** Loads what the first job would wait for, then frees what only the start needed. */
+async function settle({ surfaces }: Config, log: Logger): Promise<void> {
+  try {
+    if (surfaces.includes('inference')) await import('bullmq')
+  } catch (err) {
+    log.error({ operation: 'api.settle', err }, 'the queue library cannot be loaded')
+  }
+  collectGarbage()
 }

@@ -26,11 +26,8 @@ const LOAD: Readonly<Record<SurfaceName, Load>> = {
     return inferenceSurfaces(services, users, version)
   },
   async users(_services, users) {
-    const { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } = await import(
-      '#api/auth/plugin.ts'
-    )
-    const unknownBelow = { segments: USER_SERVER_SEGMENTS, answer: answerUnknownPath }
-    return [{ prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services), unknownBelow }]
+    const { authPlugin, UNKNOWN_PATHS } = await import('#api/auth/plugin.ts')
+    return [{ prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services), unknownBelow: UNKNOWN_PATHS }]
   },
   async console(services, users, version) {
     const { consoleSurface } = await import('./console.ts')

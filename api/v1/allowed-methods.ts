@@ -25,7 +25,8 @@ export function methodNotAllowed(method: string, path: string): ServiceError {
   )
 }
 
-function patternOf(url: string): RegExp {
+/** The paths of a route. */
+export function patternOf(url: string): RegExp {
   const pattern = url
     .replaceAll(/[.+?^$()[\]{}|\\]/g, '\\$&')
     .replaceAll(/:\w+/g, '[^/]+')

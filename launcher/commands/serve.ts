@@ -1,6 +1,4 @@
 import { once } from 'node:events'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 
 /** A process that serves until it is stopped. */
 interface Serving {
@@ -24,22 +22,9 @@ export async function serve(starting: Promise<Serving>): Promise<void> {
     return setTimeout(() => leave(1), START_TIMEOUT_MS)
   })
   const serving = await starting
-  collectGarbageOfStart()
   leave = serving.leave ?? leave
   clearTimeout(await stopped)
   await serving.stop()
   // Only sockets and threads of libraries can be left now.
   leave(0)
-}
-
-/**
- * Frees what only the start needed: V8 would keep it, and the room that young objects took
- * meanwhile, until the process allocates as much again. Takes about 100 ms, before the first
- * connection is accepted.
- */
-function collectGarbageOfStart(): void {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as NodeJS.GCFunction
-  // A last resort also shrinks the room of young objects.
-  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' })
 }

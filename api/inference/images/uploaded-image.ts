@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 
-import sharp, { type Metadata } from 'sharp'
+import type { Metadata } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
@@ -60,6 +60,7 @@ export async function maskOf(
   if (mask !== undefined || image.hasAlpha) return mask?.bytes
   const background = { r: 0, g: 0, b: 0, alpha: 0 }
   const { side } = image
+  const sharp = await loadSharp()
   return sharp({ create: { width: side, height: side, channels: 4, background } })
     .png()
     .toBuffer()
@@ -98,12 +99,18 @@ export async function readHeader(
   bytes: Buffer,
   refuse: (cause: unknown) => ServiceError,
 ): Promise<Metadata> {
+  const sharp = await loadSharp()
   try {
     // Without a limit here, so that an image that is too large gets its own error.
     return await sharp(bytes, { limitInputPixels: false }).metadata()
   } catch (cause) {
     throw refuse(cause)
   }
+}
+
+/** Loaded with the first image, because it brings a large native library. */
+async function loadSharp(): Promise<(typeof import('sharp'))['default']> {
+  return (await import('sharp')).default
 }
 
 function notAnImage(param: string, cause?: unknown): ServiceError {

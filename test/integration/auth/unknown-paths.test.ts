@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 
-import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
+import { authPlugin, UNKNOWN_PATHS } from '#api/auth/plugin.ts'
 import { buildApp } from '#api/server/app.ts'
 import { createLogger } from '#shared/logger.ts'
 import { serverConfig } from '#test/support/server-config.ts'
@@ -8,7 +8,7 @@ import { it } from '#test/support/services.ts'
 
 import { startServer } from './support/server.ts'
 
-it('unknown paths at the root are refused in the form of those who ask for them', async () => {
+it('refuses unknown paths and methods of the user server in its form, before bodies are read', async () => {
   const server = await startServer()
   const app = await buildApp({
     ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
@@ -18,7 +18,7 @@ it('unknown paths at the root are refused in the form of those who ask for them'
       {
         prefixes: ['/', '/auth/v1'],
         plugin: authPlugin(server.services),
-        unknownBelow: { segments: USER_SERVER_SEGMENTS, answer: answerUnknownPath },
+        unknownBelow: UNKNOWN_PATHS,
       },
     ],
   })
@@ -39,6 +39,21 @@ it('unknown paths at the root are refused in the form of those who ask for them'
   }
   for (const path of ['/chat/completions', '/administration', '/users', '/user%2Fx?a=/user/']) {
     expect((await ask(path)).json().error).toMatchObject({ code: 'unknown_url', param: null })
+  }
+  const refused = [
+    ['DELETE', '/token', 'POST'],
+    ['PATCH', '/auth/v1/token/', 'POST'],
+    ['POST', '/%74oken/', undefined],
+    ['QUERY', '/admin/users/x', 'GET, PUT, DELETE'],
+    // A parameter of another path would match these.
+    ['DELETE', '/user/identities/authorize', 'GET'],
+    ['DELETE', '/auth/v1/user/identities/', 'GET'],
+  ] as const
+  for (const [method, url, allow] of refused) {
+    const headers = { 'content-type': 'application/json' }
+    const answer = await app.inject({ method: method as 'GET', url, headers, payload: '{' })
+    const status = allow === undefined ? 400 : 405
+    expect([url, answer.statusCode, answer.headers.allow]).toEqual([url, status, allow])
   }
   await app.close()
   await server.close()

@@ -1,0 +1,36 @@
+import { createRequire } from 'node:module'
+
+import type { FastifySerializerCompiler, FastifyServerOptions } from 'fastify'
+
+import { validatorCompiler } from './validation.ts'
+
+// The compiler that Fastify brings.
+const require = createRequire(createRequire(import.meta.url).resolve('fastify'))
+
+/**
+ * Compiles the schemas of answers when they are first sent, and those of requests as every surface
+ * does. Fastify would load both of its compilers and compile every answer at the start.
+ */
+export const SCHEMA_CONTROLLER = {
+  compilersFactory: { buildSerializer, buildValidator: () => validatorCompiler('refuse') },
+} as unknown as NonNullable<FastifyServerOptions['schemaController']>
+
+function buildSerializer(): FastifySerializerCompiler<unknown> {
+  let compiler: FastifySerializerCompiler<unknown> | undefined
+  return (route) => {
+    let serialize: ((data: unknown) => string) | undefined
+    return (data) => {
+      compiler ??= createCompiler()
+      serialize ??= compiler(route)
+      return serialize(data)
+    }
+  }
+}
+
+function createCompiler(): FastifySerializerCompiler<unknown> {
+  const select = require('@fastify/fast-json-stringify-compiler') as () => (
+    externalSchemas: object,
+    options: object,
+  ) => FastifySerializerCompiler<unknown>
+  return select()({}, {})
+}
