@@ -2,6 +2,8 @@ import { flushCompileCache } from 'node:module'
 
 import koffi from 'koffi'
 
+import { collectGarbage } from '#shared/collect-garbage.ts'
+
 /**
  * Ends this process at once. `process.exit` first waits for every native call on another thread,
  * and a model load or a long run cannot be interrupted there: no timer and no signal handler would
@@ -16,4 +18,19 @@ export function leaveProcess(status: number): never {
     // Platforms without `_exit` wait.
   }
   process.exit(status)
+}
+
+/**
+ * Gives memory back that only the load of models needed: V8's, and what the C library keeps for
+ * later allocations. Reading and optimizing five small models leaves 45 MiB behind.
+ */
+export function trimMemory(): void {
+  collectGarbage()
+  try {
+    const trim = koffi.load('libc.so.6').func('int malloc_trim(size_t)')
+    // On another thread: it takes about 50 ms.
+    trim.async(0, () => {})
+  } catch {
+    // Only glibc has the function; other C libraries keep less.
+  }
 }

@@ -24,7 +24,7 @@ import {
   PROCESSORS,
   type ProcessorRow,
 } from '#workers/processors/index.ts'
-import { leaveProcess } from '#workers/runtime/leave.ts'
+import { leaveProcess, trimMemory } from '#workers/runtime/c-library.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import {
   createWorkerMetrics,
@@ -86,7 +86,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const host = new WorkerHost({
     ...{ redis, subscriber, replies, keys, served, residency, version, log },
     pullOf: (modelId) => pulls.get(modelId),
-    clock: systemClock,
+    ...{ clock: systemClock, onLoaded: trimMemory },
     cipher: openContentCipher(config.infra.encryptionKeys),
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })

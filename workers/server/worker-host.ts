@@ -66,6 +66,8 @@ interface WorkerHostOptions {
   readonly cipher?: ContentCipher | undefined
   /** Measures and traces every run. */
   readonly observer?: RunObserver
+  /** Called when the models of the start, or others later, are loaded or have failed. */
+  readonly onLoaded?: () => void
 }
 
 /** One worker process: its queues, its heartbeat, its end. */
@@ -201,6 +203,7 @@ export class WorkerHost {
     const isFetched = ({ model }: ServedModel): number => Number(/^(hub|s3):/.test(model.source))
     const order = models.toSorted((a, b) => isFetched(a) - isFetched(b))
     for (const served of order) await this.#load(served)
+    this.#options.onLoaded?.()
   }
 
   async #load(served: ServedModel): Promise<void> {

@@ -13,7 +13,7 @@ const BUSY = `
   pbkdf2('a', 'b', 90_000_000, 64, 'sha512', () => {})
 `
 const SERVE = `import { serve } from '${ROOT}/launcher/commands/serve.ts'`
-const LEAVE = `import { leaveProcess } from '${ROOT}/workers/runtime/leave.ts'`
+const LEAVE = `import { leaveProcess } from '${ROOT}/workers/runtime/c-library.ts'`
 
 describe('A tier that receives SIGTERM', () => {
   it('ends, though a thread is still busy', async () => {
