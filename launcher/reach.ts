@@ -1,6 +1,7 @@
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
-import { type Database, openDatabase, ping } from '#shared/db/client.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
+import { ping } from '#shared/db/hosts.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'

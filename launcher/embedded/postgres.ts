@@ -7,7 +7,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 
 import { Client } from 'pg'
 
-import { ping } from '#shared/db/client.ts'
+import { ping } from '#shared/db/hosts.ts'
 
 import { findFreePort, startChild, waitUntil } from './child.ts'
 import { findPlace, type PostgresPlace } from './postgres-place.ts'

@@ -64,11 +64,6 @@ export function openDatabase(options: {
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
 
-/** Throws unless the database answers. */
-export async function ping(client: Pick<Client | Pool, 'query'>): Promise<void> {
-  await client.query('select 1')
-}
-
 /**
  * Sizes a pool without a configured size so that five processes fit into the server's connections.
  */

@@ -120,3 +120,8 @@ async function probe(url: string, mustWrite: boolean): Promise<string> {
     await client.end().catch(() => {})
   }
 }
+
+/** Throws unless the database answers. */
+export async function ping(client: Pick<Client | Pool, 'query'>): Promise<void> {
+  await client.query('select 1')
+}
