@@ -44,7 +44,7 @@ it('refuses unknown paths and methods of the user server in its form, before bod
     ['DELETE', '/token', 'POST'],
     ['PATCH', '/auth/v1/token/', 'POST'],
     ['POST', '/%74oken/', undefined],
-    ['QUERY', '/admin/users/x', 'GET, PUT, DELETE'],
+    ['QUERY', '/admin/users/x', 'POST, GET, PUT, DELETE'],
     // A parameter of another path would match these.
     ['DELETE', '/user/identities/authorize', 'GET'],
     ['DELETE', '/auth/v1/user/identities/', 'GET'],
