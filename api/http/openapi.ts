@@ -130,7 +130,7 @@ function withoutClosing(schema: unknown): unknown {
 
 /** The page that shows the document. */
 function documentPage(
-  swaggerUi: (typeof import('@fastify/swagger-ui'))['default'],
+  swaggerUi: typeof import('@fastify/swagger-ui')['default'],
   serverUrl: string,
 ): FastifyPluginAsync {
   return async (app) => {

@@ -25,7 +25,6 @@ export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler(validatorCompiler('refuse'))
 }
 
-
 /** Whether a field that its schema does not know is refused, or ignored and reported. */
 export type UnknownFields = 'refuse' | 'ignore'
 

@@ -27,7 +27,13 @@ const LOAD: Readonly<Record<SurfaceName, Load>> = {
   },
   async users(_services, users) {
     const { authPlugin, UNKNOWN_PATHS } = await import('#api/auth/plugin.ts')
-    return [{ prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services), unknownBelow: UNKNOWN_PATHS }]
+    return [
+      {
+        prefixes: ['/', '/auth/v1'],
+        plugin: authPlugin(users.services),
+        unknownBelow: UNKNOWN_PATHS,
+      },
+    ]
   },
   async console(services, users, version) {
     const { consoleSurface } = await import('./console.ts')

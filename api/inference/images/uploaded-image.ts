@@ -109,7 +109,7 @@ export async function readHeader(
 }
 
 /** Loaded with the first image, because it brings a large native library. */
-async function loadSharp(): Promise<(typeof import('sharp'))['default']> {
+async function loadSharp(): Promise<typeof import('sharp')['default']> {
   return (await import('sharp')).default
 }
 
