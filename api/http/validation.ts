@@ -174,10 +174,16 @@ export function registerJsonBody(app: FastifyInstance, types = ['application/jso
     if (fault !== undefined) return done(fault)
     // Lossy decoding would replace invalid bytes.
     if (!isUtf8(body as Buffer)) return done(notUtf8())
+    // Parsing and validating much are turns of the event loop of their own.
+    const end: typeof done =
+      body.length < LARGE_BODY_BYTES ? done : (...result) => setImmediate(done, ...result)
     // The parser ends by calling back; it returns nothing of its own.
-    void parse(request, (body as Buffer).toString('utf8'), done)
+    void parse(request, (body as Buffer).toString('utf8'), end)
   })
 }
+
+/** From here on a body takes milliseconds to parse. */
+const LARGE_BODY_BYTES = 256 * 1024
 
 function notUtf8(): ServiceError {
   return failure.invalidRequest('The JSON body is not valid UTF-8.', { code: 'invalid_utf8' })
@@ -227,6 +233,8 @@ interface Place {
 /** Collects the unknown and ineffective fields of one body while it is validated. */
 class IgnoredFields {
   readonly #visits = new Map<object, Visit>()
+  /** The unknown names by the path of their objects, as it is shown. */
+  readonly #unknown = new Map<string, Set<string>>()
   readonly #ineffective = new Set<string>()
 
   /** Adds the keywords that report to this collector. */
@@ -259,19 +267,22 @@ class IgnoredFields {
 
   begin(): void {
     this.#visits.clear()
+    this.#unknown.clear()
     this.#ineffective.clear()
   }
 
   /** The error for an unknown field that resembles a known one, or for too many unknown fields. */
   complaint(): ErrorObject | undefined {
-    const seen = new Set<string>()
+    let count = 0
     for (const { path, known, unknown } of this.#visits.values()) {
+      if (unknown.length === 0) continue
+      const names = this.#namesAt(shownPath(path))
       for (const name of unknown) {
-        const key = `${shownPath(path)}\n${name}`
-        if (seen.has(key)) continue
-        seen.add(key)
+        if (names.has(name)) continue
+        names.add(name)
+        count += 1
         const intended = nearestName(name, known)
-        if (intended === undefined && seen.size <= DISTINCT_NAMES_MAX) continue
+        if (intended === undefined && count <= DISTINCT_NAMES_MAX) continue
         return {
           keyword: 'additionalProperties',
           instancePath: path,
@@ -286,15 +297,21 @@ class IgnoredFields {
   /** Removes the unknown fields of a valid body and remembers the report. */
   settle(body: unknown): void {
     if (typeof body !== 'object' || body === null) return
+    for (const { object, unknown } of this.#visits.values()) {
+      for (const name of unknown) delete object[name]
+    }
     const names = new Set(this.#ineffective)
-    for (const { object, path, unknown } of this.#visits.values()) {
-      for (const name of unknown) {
-        delete object[name]
-        names.add(shownPath(`${path}/${name}`))
-      }
+    for (const [path, unknown] of this.#unknown) {
+      for (const name of unknown) names.add(shownField(path, name))
     }
     if (names.size > 0) reports.set(body, [...names].slice(0, REPORTED_MAX))
     this.begin()
+  }
+
+  #namesAt(path: string): Set<string> {
+    const names = this.#unknown.get(path) ?? new Set()
+    this.#unknown.set(path, names)
+    return names
   }
 
   #visit(
@@ -319,14 +336,18 @@ class IgnoredFields {
 /** `/messages/3/cache_control` as `messages[].cache_control`, safe in a header. */
 function shownPath(pointer: string): string {
   return pointer
-    .slice(1)
-    .split('/')
-    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .map((segment) => (/^\d+$/.test(segment) ? '[]' : segment))
-    .join('.')
-    .replaceAll('.[]', '[]')
+    .replaceAll(/\/\d+(?=\/|$)/g, '[]')
+    .replace(/^\//, '')
+    .replaceAll('/', '.')
+    .replaceAll('~1', '/')
+    .replaceAll('~0', '~')
     .slice(0, NAME_SHOWN_MAX)
     .replace(UNSAFE, '?')
+}
+
+function shownField(path: string, name: string): string {
+  const shown = shownPath(`/${name}`)
+  return (path === '' ? shown : `${path}.${shown}`.replace('.[]', '[]')).slice(0, NAME_SHOWN_MAX)
 }
 
 function headerSafe(path: string): string {
