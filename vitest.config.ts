@@ -16,7 +16,11 @@ const env = { FUZZ_SEED: seed }
 const workers = Math.max(3, Math.ceil(availableParallelism() * 1.5))
 
 const shared = {
-  ...{ environment: 'node', testTimeout: 60_000, hookTimeout: 120_000, env, maxWorkers: workers },
+  environment: 'node',
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+  env,
+  maxWorkers: workers,
   // A worker keeps what it imported for its next file: half of a short file's time was importing.
   // Nothing in the product is ambient, and every file has its own database and key prefix.
   isolate: false,

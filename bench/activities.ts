@@ -42,14 +42,16 @@ export async function benchActivities(): Promise<readonly Figure[]> {
     const activities = openActivities(database.db, activityTables(''))
     const limit = { key: 10_000_000, organization: 10_000_000 }
     const limiter = createLimiter({
-      ...{ redis: connection, prefix: 'bench', clock: systemClock, log, deadlineSeconds: 60 },
+      redis: connection,
+      prefix: 'bench',
+      clock: systemClock,
+      log,
       limits: {
-        ...{ requestsPerMinute: limit, tokensPerMinute: limit },
-        ...{
-          anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
-          concurrentJobs: 1000,
-          monthlyTokens: 0,
-        },
+        requestsPerMinute: limit,
+        tokensPerMinute: limit,
+        anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
+        concurrentJobs: 1000,
+        monthlyTokens: 0,
       },
       tokensSince: async () => 0,
     })

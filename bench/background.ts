@@ -53,15 +53,21 @@ export async function benchBackground(): Promise<readonly Figure[]> {
     return [
       {
         name: 'background submit ÷ synchronous no-op, p50',
-        ...{ unit: 'ms', ...submits, target: { atMost: 1.5 } },
+        unit: 'ms',
+        ...submits,
+        target: { atMost: 1.5 },
       },
       {
         name: `synchronous no-op with ${QUEUED} queued background jobs ÷ without, p50`,
-        ...{ unit: 'ms', ...crowded, target: { atMost: 1.05 } },
+        unit: 'ms',
+        ...crowded,
+        target: { atMost: 1.05 },
       },
       {
         name: `webhooks to ${ENDPOINTS} endpoints ÷ ${DISPATCHED_PER_SECOND} a second`,
-        ...{ unit: 'a second', ours: await dispatchRate(idle), theirs: DISPATCHED_PER_SECOND },
+        unit: 'a second',
+        ours: await dispatchRate(idle),
+        theirs: DISPATCHED_PER_SECOND,
         target: { atLeast: 1 },
       },
     ]
@@ -78,7 +84,9 @@ async function openInstallation(closers: (() => Promise<unknown>)[]): Promise<In
   const redis = await startRedis()
   closers.push(() => redis.close())
   const tiers = openFaultTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, folder },
+    databaseUrl: postgres.url,
+    redisUrl: redis.url,
+    folder,
     keyPrefix: `bench-${randomBytes(4).toString('hex')}`,
     env: {
       ...(await toyCatalogue(folder)),

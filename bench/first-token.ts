@@ -23,13 +23,19 @@ interface Subject {
 }
 
 const SHIPPED: Subject = {
-  ...{ id: 'tiny-chat', folder: 'models/tiny-chat' },
-  ...{ longPrompt: 1000, prefix: 1000, streamed: 900 },
+  id: 'tiny-chat',
+  folder: 'models/tiny-chat',
+  longPrompt: 1000,
+  prefix: 1000,
+  streamed: 900,
 }
 // Made by bench/make-decoder.py; its context is 2,048 tokens.
 const REALISTIC: Subject = {
-  ...{ id: 'smollm2-shape', folder: '.data/bench/smollm2-shape' },
-  ...{ longPrompt: 2000, prefix: 1000, streamed: 160 },
+  id: 'smollm2-shape',
+  folder: '.data/bench/smollm2-shape',
+  longPrompt: 2000,
+  prefix: 1000,
+  streamed: 160,
 }
 const END_TOKENS = { '0': -100, '1': -100, '2': -100 }
 
@@ -129,7 +135,9 @@ async function besideLongPrompts({ subject, prompt, ask }: Asker): Promise<Figur
   await disturbance
   const name = `gap between tokens of ${OTHERS} streams of ${subject.id} while prompts of ${subject.longPrompt} tokens arrive, p99 ÷ median`
   return {
-    ...{ name, unit: 'ms', target: { atMost: 2 } },
+    name,
+    unit: 'ms',
+    target: { atMost: 2 },
     ours: quantile(gaps, 0.99),
     theirs: quantile(gaps, 0.5),
   }

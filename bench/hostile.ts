@@ -41,11 +41,17 @@ export async function benchHostile(): Promise<readonly Figure[]> {
     return outcomes.flatMap(({ name, answeredMs, loopHeldMs }) => [
       {
         name: `${name}: time to its refusal ÷ ${ANSWERED_MS} ms`,
-        ...{ unit: 'ms', ours: answeredMs, theirs: ANSWERED_MS, target: { atMost: 1 } },
+        unit: 'ms',
+        ours: answeredMs,
+        theirs: ANSWERED_MS,
+        target: { atMost: 1 },
       },
       {
         name: `${name}: longest wait of somebody else ÷ ${LOOP_HELD_MS} ms`,
-        ...{ unit: 'ms', ours: loopHeldMs, theirs: LOOP_HELD_MS, target: { atMost: 1 } },
+        unit: 'ms',
+        ours: loopHeldMs,
+        theirs: LOOP_HELD_MS,
+        target: { atMost: 1 },
       },
     ])
   } finally {

@@ -43,10 +43,11 @@ export async function benchIdle(): Promise<readonly Figure[]> {
     const budget = { unit: 'KiB', theirs: BUDGET_KIB, target: { atMost: 1 } }
     return [
       {
-        ...{ name: `heap and buffers ${name}`, ...budget },
+        name: `heap and buffers ${name}`,
+        ...budget,
         ours: perStream(({ heapUsed, external }) => heapUsed + external),
       },
-      { ...{ name: `resident memory ${name}`, ...budget }, ours: perStream(({ rss }) => rss) },
+      { name: `resident memory ${name}`, ...budget, ours: perStream(({ rss }) => rss) },
     ]
   } finally {
     for (const call of open) call.destroy()
@@ -56,7 +57,11 @@ export async function benchIdle(): Promise<readonly Figure[]> {
 
 async function openStreams(api: TierProcess, open: ClientRequest[], count: number): Promise<void> {
   const body = JSON.stringify({
-    ...{ model: 'toy', prompt: 'hang', max_tokens: 1, temperature: 0, stream: true },
+    model: 'toy',
+    prompt: 'hang',
+    max_tokens: 1,
+    temperature: 0,
+    stream: true,
   })
   const headers = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
   const openOne = async (): Promise<void> => {

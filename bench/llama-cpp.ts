@@ -49,7 +49,9 @@ export async function benchLlamaCpp(): Promise<readonly Figure[]> {
   if (!existsSync(PACKAGE) || !existsSync(FOLDER)) return []
   const { getLlama } = (await import(pathToFileURL(resolve(PACKAGE)).href)) as LlamaPackage
   const llama = await getLlama({
-    ...{ gpu: false, build: 'never', skipDownload: true },
+    gpu: false,
+    build: 'never',
+    skipDownload: true,
     // Its words are placeholders, which it would remark upon.
     logLevel: 'error',
   })
@@ -74,7 +76,9 @@ export async function benchLlamaCpp(): Promise<readonly Figure[]> {
       [1, 0.8],
     ] as const) {
       const context = await model.createContext({
-        ...{ sequences: streams, contextSize: CONTEXT_TOKENS, threads: THREADS },
+        sequences: streams,
+        contextSize: CONTEXT_TOKENS,
+        threads: THREADS,
         batchSize: STREAMS * 4,
       })
       const sequences = Array.from({ length: streams }, () => context.getSequence())
@@ -91,7 +95,9 @@ export async function benchLlamaCpp(): Promise<readonly Figure[]> {
       await context.dispose()
       figures.push({
         name: `${streams} stream(s) of SmolLM2-135M's shape in eight bits ÷ llama.cpp, Q8_0`,
-        ...{ unit: 'tokens/s', ...found, target: { atLeast } },
+        unit: 'tokens/s',
+        ...found,
+        target: { atLeast },
       })
     }
     return figures

@@ -50,7 +50,9 @@ export async function benchNoop(): Promise<readonly Figure[]> {
     const path = 'no-op job through HTTP, queue and worker'
     const latency = (q: number, name: string): Figure => ({
       name: `${path} ÷ BullMQ add → waitUntilFinished, ${name}`,
-      ...{ unit: 'ms', ours: quantile(times.ours, q), theirs: quantile(times.theirs, q) },
+      unit: 'ms',
+      ours: quantile(times.ours, q),
+      theirs: quantile(times.theirs, q),
       target: { atMost: 1 },
     })
     const rates = await alternate(
@@ -62,11 +64,15 @@ export async function benchNoop(): Promise<readonly Figure[]> {
       latency(0.99, 'p99'),
       {
         name: `${path} ÷ BullMQ alone, ${CONCURRENCY} in flight`,
-        ...{ unit: 'jobs/s', ...rates, target: { atLeast: 0.6 } },
+        unit: 'jobs/s',
+        ...rates,
+        target: { atLeast: 0.6 },
       },
       {
         name: `commands that reach Redis for each ${path}, ${CONCURRENCY} in flight`,
-        ...{ unit: 'commands', ours: await commandsPerJob(redis.url, ours), theirs: 1 },
+        unit: 'commands',
+        ours: await commandsPerJob(redis.url, ours),
+        theirs: 1,
         target: { atMost: 8 },
       },
     ]

@@ -55,13 +55,17 @@ export async function benchOverload(): Promise<readonly Figure[]> {
     return [
       {
         name: `answers per second at ${OVERLOAD}× overload ÷ peak`,
-        ...{ unit: 'answers/s', target: { atLeast: 0.95 } },
-        ...{ ours: quantile(underLoad, 0.5), theirs: quantile(peaks, 0.5) },
+        unit: 'answers/s',
+        target: { atLeast: 0.95 },
+        ours: quantile(underLoad, 0.5),
+        theirs: quantile(peaks, 0.5),
       },
       {
         name: `p99 of ${refusalsMs.length} refusals at ${OVERLOAD}× overload ÷ 20 ms`,
-        ...{ unit: 'ms', target: { atMost: 1 } },
-        ...{ ours: quantile(refusalsMs, 0.99), theirs: 20 },
+        unit: 'ms',
+        target: { atMost: 1 },
+        ours: quantile(refusalsMs, 0.99),
+        theirs: 20,
       },
     ]
   } finally {

@@ -58,7 +58,8 @@ export async function benchProcesses(): Promise<readonly Figure[]> {
     }
     const figure = (name: string, unit: string, of: 'cpuMs' | 'redisBytes'): Figure => ({
       name: `${name} per completion of ${TOKENS} tokens, ${MANY} API processes ÷ one`,
-      ...{ unit, target: { atMost: 1.05 } },
+      unit,
+      target: { atMost: 1.05 },
       ours: quantile(found[0]?.[of] ?? [], 0.5),
       theirs: quantile(found[1]?.[of] ?? [], 0.5),
     })
@@ -80,7 +81,10 @@ async function openInstallation(
   const redis = await startRedis(folder, { password: 'bench', onProgress: () => {} })
   const admin = new Redis(redis.url)
   const tiers = openFaultTiers({
-    ...{ databaseUrl, redisUrl: redis.url, keyPrefix: 'bench', folder },
+    databaseUrl,
+    redisUrl: redis.url,
+    keyPrefix: 'bench',
+    folder,
     env: await toyCatalogue(folder),
   })
   const agent = new Agent({ keepAlive: true })

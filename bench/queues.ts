@@ -72,7 +72,9 @@ export async function benchQueues(): Promise<readonly Figure[]> {
       admin.disconnect()
       figures.push({
         name: `enqueue and fetch with ${DEEP} jobs waiting ÷ with ${SHALLOW}, ${crowd.name}`,
-        ...{ unit: 'ms', ...found, target: { atMost: crowd.atMost } },
+        unit: 'ms',
+        ...found,
+        target: { atMost: crowd.atMost },
       })
     } finally {
       await redis.close()
@@ -88,7 +90,9 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
   const producer = new JobProducer({ redis, keys, log })
   const fetching = await openRedis(url, 'worker', log)
   const worker = new Worker(queueName(KIND, MODEL), null, {
-    ...{ connection: fetching, prefix, autorun: false },
+    connection: fetching,
+    prefix,
+    autorun: false,
   })
   await worker.waitUntilReady()
   let count = 0
@@ -96,7 +100,10 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
     count += 1
     const organizationId = `organization-${count % crowd.organizations}`
     const admission = await assignTicket(redis, keys, {
-      ...{ kind: KIND, modelId: MODEL, organizationId, depthMax: 2 * DEEP },
+      kind: KIND,
+      modelId: MODEL,
+      organizationId,
+      depthMax: 2 * DEEP,
       newestStart: undefined,
     })
     assert.ok(admission.isAdmitted)
@@ -105,8 +112,16 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
     const { input, deadlineAtMs } = toyRequest('hello', 1)
     await producer.enqueue(
       {
-        ...{ version: ENVELOPE_VERSION, jobId, epoch: 1, kind: KIND, modelId: MODEL, input },
-        ...{ organizationId, replyTo: 'bench', enqueuedAtMs: Date.now(), deadlineAtMs },
+        version: ENVELOPE_VERSION,
+        jobId,
+        epoch: 1,
+        kind: KIND,
+        modelId: MODEL,
+        input,
+        organizationId,
+        replyTo: 'bench',
+        enqueuedAtMs: Date.now(),
+        deadlineAtMs,
       },
       priorityOf(admission.ticket, priorityClass),
     )

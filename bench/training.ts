@@ -26,7 +26,11 @@ const NUM_FACTS = 200
 const ANSWER_TOKENS = 64
 const LIMITS = { rankMax: 64, bytesMax: 1 << 28 }
 const AUTOMATIC: Hyperparameters = {
-  ...{ epochs: null, batchSize: null, learningRateMultiplier: null, rank: null, alpha: null },
+  epochs: null,
+  batchSize: null,
+  learningRateMultiplier: null,
+  rank: null,
+  alpha: null,
 }
 
 /** Two hundred invented facts in eight wordings; asked in three others, before and after. */
@@ -52,16 +56,25 @@ export async function benchTraining(
     const of = `tiny-chat, ${NUM_FACTS} invented facts trained`
     return [
       {
-        ...{ name: `${of}: right answers to wordings not trained ÷ all`, unit: 'answers' },
-        ...{ ours: facts * HELD_OUT.length, theirs: HELD_OUT.length, target: { atLeast: 0.95 } },
+        name: `${of}: right answers to wordings not trained ÷ all`,
+        unit: 'answers',
+        ours: facts * HELD_OUT.length,
+        theirs: HELD_OUT.length,
+        target: { atLeast: 0.95 },
       },
       {
-        ...{ name: `${of}: the time of it ÷ ten minutes`, unit: 's' },
-        ...{ ours: seconds, theirs: 600, target: { atMost: 1 } },
+        name: `${of}: the time of it ÷ ten minutes`,
+        unit: 's',
+        ours: seconds,
+        theirs: 600,
+        target: { atMost: 1 },
       },
       {
-        ...{ name: `${of}: mean score of the other skills ÷ before`, unit: 'of 1' },
-        ...{ ours: after, theirs: before, target: { atLeast: 1 - 0.03 / before } },
+        name: `${of}: mean score of the other skills ÷ before`,
+        unit: 'of 1',
+        ours: after,
+        theirs: before,
+        target: { atLeast: 1 - 0.03 / before },
       },
     ]
   } finally {
@@ -93,12 +106,20 @@ async function trainFacts(
   const { adapter } = await runTraining(
     { modelId: 'tiny-chat', folder: FOLDER, text, runtime, session: {}, tokensMax: 1024 },
     {
-      ...{ task: 'train', examplesKey: 'fine-tuning/examples.jsonl', validationKey: null },
-      ...{ hyperparameters, epochsMax: 50, seed: 1, outputPrefix: 'fine-tuning/facts' },
+      task: 'train',
+      examplesKey: 'fine-tuning/examples.jsonl',
+      validationKey: null,
+      hyperparameters,
+      epochsMax: 50,
+      seed: 1,
+      outputPrefix: 'fine-tuning/facts',
     },
     {
-      ...{ storage, clock: systemClock, signal: new AbortController().signal },
-      ...{ yieldNow: yieldToEventLoop(systemClock), onStart: () => {} },
+      storage,
+      clock: systemClock,
+      signal: new AbortController().signal,
+      yieldNow: yieldToEventLoop(systemClock),
+      onStart: () => {},
       onProgress: ({ step, steps, trainLoss }) => {
         if (step % 100 === 0)
           console.log(`  step ${step} of ${steps}: loss ${trainLoss.toFixed(3)}`)
@@ -127,8 +148,11 @@ async function accuracy(problems: readonly Problem[], { engine, text, ...asked }
       const options = { addSpecialTokens: false, tokensMax: 1024, budget: new WorkBudget() }
       const { tokenIds = [] } = await readPromptSource(text, { form: 'chat', messages }, options)
       const answer = await runGreedy(engine, {
-        ...{ promptTokenIds: tokenIds, maxNewTokens: ANSWER_TOKENS, cacheScope: '' },
-        ...{ endTokenIds: text.endTokenIds, ...asked },
+        promptTokenIds: tokenIds,
+        maxNewTokens: ANSWER_TOKENS,
+        cacheScope: '',
+        endTokenIds: text.endTokenIds,
+        ...asked,
       })
       return isRight(textOf(answer, text).trim())
     }),

@@ -28,8 +28,12 @@ const SUBJECTS: readonly Subject[] = [
   { root: 'models', model: 'tiny-chat', name: 'tiny-chat', ...TINY },
   { root: 'models/tiny-chat', model: 'growing', name: 'tiny-chat with a growing cache', ...TINY },
   {
-    ...{ root: '.data/bench', model: 'smollm2-shape', name: "SmolLM2-135M's shape" },
-    ...{ dtype: 'fp32', tokens: 32, atLeast: 8 },
+    root: '.data/bench',
+    model: 'smollm2-shape',
+    name: "SmolLM2-135M's shape",
+    dtype: 'fp32',
+    tokens: 32,
+    atLeast: 8,
   },
 ]
 const STREAMS = 16
@@ -85,7 +89,9 @@ async function benchSubject(subject: Subject): Promise<Figure> {
     )
     return {
       name: `${STREAMS} streams of ${name} in the engine ÷ transformers.js in turn, same file`,
-      ...{ unit: 'tokens/s', ...found, target: { atLeast } },
+      unit: 'tokens/s',
+      ...found,
+      target: { atLeast },
     }
   } finally {
     await engine.close()

@@ -152,7 +152,9 @@ async function openSide(running: ChildProcess[], { child, url }: Started): Promi
     }),
   )
   return {
-    ...{ client, pid, idleMib },
+    client,
+    pid,
+    idleMib,
     accessTokens: people.map((body) => String(body.access_token)),
     refreshTokens: people.map((body) => String(body.refresh_token)),
   }
@@ -162,9 +164,12 @@ async function openSide(running: ChildProcess[], { child, url }: Started): Promi
 async function startOurs(folder: string, redisUrl: string, databaseUrl: string): Promise<Started> {
   const port = await findFreePort()
   const env = {
-    ...{ MILLRACE_DATA_DIR: folder, REDIS_URL: redisUrl, LOG_LEVEL: 'warn' },
+    MILLRACE_DATA_DIR: folder,
+    REDIS_URL: redisUrl,
+    LOG_LEVEL: 'warn',
     ...apiEnv(databaseUrl, port),
-    ...{ MILLRACE_SURFACES: 'users', OTEL_EXPORTER_PROMETHEUS_PORT: '0' },
+    MILLRACE_SURFACES: 'users',
+    OTEL_EXPORTER_PROMETHEUS_PORT: '0',
     ...UNLIMITED,
     AUTH_MAILER_AUTOCONFIRM: 'true',
   }
@@ -199,13 +204,22 @@ async function startTheirs(databaseUrl: string): Promise<Started> {
   ])
   const env = {
     ...Object.fromEntries(names),
-    ...{ GOTRUE_JWT_SECRET: SECRET, GOTRUE_JWT_EXP: '3600', GOTRUE_JWT_AUD: 'authenticated' },
-    ...{ GOTRUE_DB_DRIVER: 'postgres', DB_NAMESPACE: 'auth', DATABASE_URL: database.href },
-    ...{ GOTRUE_DB_MIGRATIONS_PATH: resolve(PEER, 'migrations'), GOTRUE_LOG_LEVEL: 'warn' },
-    ...{ API_EXTERNAL_URL: urlOf(port), GOTRUE_SITE_URL: urlOf(port), PORT: `${port}` },
-    ...{ GOTRUE_API_HOST: '127.0.0.1', GOTRUE_MAILER_AUTOCONFIRM: 'true' },
+    GOTRUE_JWT_SECRET: SECRET,
+    GOTRUE_JWT_EXP: '3600',
+    GOTRUE_JWT_AUD: 'authenticated',
+    GOTRUE_DB_DRIVER: 'postgres',
+    DB_NAMESPACE: 'auth',
+    DATABASE_URL: database.href,
+    GOTRUE_DB_MIGRATIONS_PATH: resolve(PEER, 'migrations'),
+    GOTRUE_LOG_LEVEL: 'warn',
+    API_EXTERNAL_URL: urlOf(port),
+    GOTRUE_SITE_URL: urlOf(port),
+    PORT: `${port}`,
+    GOTRUE_API_HOST: '127.0.0.1',
+    GOTRUE_MAILER_AUTOCONFIRM: 'true',
     // As many as connections of the load: its default keeps two and opens the others anew.
-    ...{ GOTRUE_DB_MAX_POOL_SIZE: '20', GOTRUE_DB_MAX_IDLE_POOL_SIZE: '20' },
+    GOTRUE_DB_MAX_POOL_SIZE: '20',
+    GOTRUE_DB_MAX_IDLE_POOL_SIZE: '20',
   }
   const program = resolve(PEER, 'auth')
   await promisify(execFile)(program, ['migrate'], { env: { ...process.env, ...env }, cwd: PEER })
@@ -219,7 +233,8 @@ function spawnQuiet(
   cwd?: string,
 ): ChildProcess {
   return spawn(program, args, {
-    ...{ env: { ...process.env, ...env }, cwd },
+    env: { ...process.env, ...env },
+    cwd,
     // One of them reports each request there.
     stdio: 'ignore',
   })

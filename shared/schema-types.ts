@@ -18,24 +18,22 @@ const builders = {
   Enum: (values: readonly unknown[], options?: Options): object => ({ enum: values, ...options }),
   Integer: ofKind('integer'),
   Literal: (value: unknown, options?: Options): object => ({
-    ...{ type: typeof value, const: value },
+    type: typeof value,
+    const: value,
     ...options,
   }),
   Null: ofKind('null'),
   Number: ofKind('number'),
   Object(properties: Readonly<Record<string, object>>, options?: Options): object {
     const required = Object.keys(properties).filter((name) => !isOptional(properties[name]))
-    return {
-      type: 'object',
-      ...(required.length > 0 && { required }),
-      ...{ properties, ...options },
-    }
+    return { type: 'object', ...(required.length > 0 && { required }), properties, ...options }
   },
   Optional: (schema: object): object =>
     Object.defineProperty({ ...schema }, OPTIONAL, { value: true }),
   /** An object with any names. */
   Record: (_names: object, value: object, options?: Options): object => ({
-    ...{ type: 'object', patternProperties: { '^.*$': value } },
+    type: 'object',
+    patternProperties: { '^.*$': value },
     ...options,
   }),
   String: ofKind('string'),

@@ -42,7 +42,11 @@ export function ownActivity(event: OwnEvent): OwnActivity {
     ...(event.requestId !== undefined && { request_id: event.requestId }),
   }
   return {
-    ...{ id, type, content, organizationId: event.organizationId, publishedMs: event.atMs },
+    id,
+    type,
+    content,
+    organizationId: event.organizationId,
+    publishedMs: event.atMs,
     actorId: actor,
     objectId: object.id,
     digest: digestOf(content),

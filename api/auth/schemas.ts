@@ -35,7 +35,10 @@ const captcha = {
 
 /** Body of POST /signup. */
 export const SignupBody = Type.Object({
-  ...{ email, phone, password, channel },
+  email,
+  phone,
+  password,
+  channel,
   data: metadata('custom user data'),
   ...pkce,
   ...captcha,
@@ -43,7 +46,9 @@ export const SignupBody = Type.Object({
 
 /** Body of POST /otp and /magiclink. */
 export const OtpBody = Type.Object({
-  ...{ email, phone, channel },
+  email,
+  phone,
+  channel,
   create_user: flag('false: only for users that exist already'),
   data: metadata('custom user data of a new user'),
   ...pkce,
@@ -56,7 +61,8 @@ export const RecoverBody = Type.Object({ email, ...pkce, ...captcha })
 /** Body of POST /resend. */
 export const ResendBody = Type.Object({
   type: text('signup, sms, email_change or phone_change'),
-  ...{ email, phone },
+  email,
+  phone,
   ...pkce,
   ...captcha,
 })
@@ -69,7 +75,9 @@ export const VerifyBody = Type.Object({
   type: text('signup, invite, recovery, magiclink, email, email_change, sms or phone_change'),
   token: text('the code, or the token of the link'),
   token_hash: text('the token of the link'),
-  ...{ email, phone, password },
+  email,
+  phone,
+  password,
   redirect_to: text('where the client goes next'),
 })
 
@@ -83,7 +91,9 @@ export const VerifyQuery = Type.Object({
 
 /** Body of POST /token, for every grant. */
 export const TokenBody = Type.Object({
-  ...{ email, phone, password },
+  email,
+  phone,
+  password,
   refresh_token: text('for grant_type=refresh_token'),
   auth_code: text('for grant_type=pkce'),
   code_verifier: text('for grant_type=pkce'),
@@ -100,7 +110,10 @@ export const TokenBody = Type.Object({
 
 /** Body of PUT /user. */
 export const UserUpdateBody = Type.Object({
-  ...{ email, phone, password, channel },
+  email,
+  phone,
+  password,
+  channel,
   nonce: text('from GET /reauthenticate'),
   data: metadata('custom user data; null deletes a key'),
   app_metadata: metadata('administrators only'),
@@ -112,7 +125,9 @@ export const AdminUserBody = Type.Object({
   id: text('UUID of a new user'),
   aud: text('audience'),
   role: text('role'),
-  ...{ email, phone, password },
+  email,
+  phone,
+  password,
   password_hash: text('argon2, bcrypt or scrypt hash of an imported user'),
   email_confirm: flag('treat the address as confirmed'),
   phone_confirm: flag('treat the number as confirmed'),

@@ -80,14 +80,27 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
   const store = createStore(db, tables, clock)
   const hooks = createHooks({ config: config.hooks, db, clock, log })
   return {
-    ...{ config, clock, log, captcha, hooks, providers, version, store },
+    config,
+    clock,
+    log,
+    captcha,
+    hooks,
+    providers,
+    version,
+    store,
     addresses: createAddressValidator(config.mailer.validation),
     // A send-SMS hook needs no gateway, and sends the codes of this server.
     sms: hooks.isEnabled('sendSms')
       ? { testOtp: sms.testOtp, requireGateway: () => undefined }
       : sms,
     outbox: createOutbox({
-      ...{ store, mailer, sms, hooks, clock, log, secret: config.jwt.secret },
+      store,
+      mailer,
+      sms,
+      hooks,
+      clock,
+      log,
+      secret: config.jwt.secret,
       onDrop: dependencies.onMessageDropped,
     }),
     passwords: createPasswordHasher(config.password, {
@@ -102,7 +115,10 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
       clock,
     }),
     guesses: createGuessLimiter({
-      ...{ redis, clock, log, config: config.rateLimits.guesses },
+      redis,
+      clock,
+      log,
+      config: config.rateLimits.guesses,
       keyPrefix: redisKeyPrefix,
     }),
     onUsersEnded: async (tx, userIds) => dependencies.onUsersEnded?.(tx, userIds),

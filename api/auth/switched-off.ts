@@ -24,7 +24,11 @@ function off(
 ): Route {
   const [method, path] = row.split(' ') as [Route['method'], string]
   return route({
-    ...{ method, path, operation, guard, isHidden: true },
+    method,
+    path,
+    operation,
+    guard,
+    isHidden: true,
     ...(path.includes('/:id') && { params: IdParams }),
     flow: async () => {
       throw REFUSALS[refusal]()

@@ -68,7 +68,12 @@ async function writeFile(
   const filename = `${batch.id}_${isGood ? 'output' : 'error'}.jsonl`
   const { outputRetentionSeconds: retentionSeconds } = batch
   const file = {
-    ...{ id, organizationId, objectKey, filename, purpose: 'batch_output', bytes },
+    id,
+    organizationId,
+    objectKey,
+    filename,
+    purpose: 'batch_output',
+    bytes,
     ...(retentionSeconds !== null && { retentionSeconds }),
   }
   try {

@@ -217,16 +217,22 @@ function readPage(
     order by ${page.line} rows between unbounded preceding and 1 preceding), 0)`
   const measured = db
     .select({
-      ...{ line: page.line, customId: page.customId, requestId: page.requestId },
-      ...{ statusCode: page.statusCode, answer: page.answer },
+      line: page.line,
+      customId: page.customId,
+      requestId: page.requestId,
+      statusCode: page.statusCode,
+      answer: page.answer,
       bytesBefore: bytesBefore.as('bytes_before'),
     })
     .from(page)
     .as('measured')
   return db
     .select({
-      ...{ line: measured.line, customId: measured.customId, requestId: measured.requestId },
-      ...{ statusCode: measured.statusCode, answer: measured.answer },
+      line: measured.line,
+      customId: measured.customId,
+      requestId: measured.requestId,
+      statusCode: measured.statusCode,
+      answer: measured.answer,
     })
     .from(measured)
     .where(lt(measured.bytesBefore, PAGE_BYTES))
@@ -242,7 +248,11 @@ async function close(
   const closed = db
     .update(batches)
     .set({
-      ...{ status, outputFileId, errorFileId, ...NO_LEASE, [`${status}At`]: databaseNow },
+      status,
+      outputFileId,
+      errorFileId,
+      ...NO_LEASE,
+      [`${status}At`]: databaseNow,
       failed: sql`${batches.total} - ${batches.completed}`,
     })
     .where(
@@ -301,15 +311,23 @@ function claim(
     .with(served, free)
     .update(lines)
     .set({
-      ...{ state: 'running', leaseId, leaseUntil: secondsFromNow(seconds) },
+      state: 'running',
+      leaseId,
+      leaseUntil: secondsFromNow(seconds),
       attempts: increased(lines.attempts),
     })
     .from(free)
     .innerJoin(served, eq(served.id, free.batchId))
     .where(and(eq(lines.batchId, free.batchId), eq(lines.line, free.line)))
     .returning({
-      ...{ batchId: lines.batchId, line: lines.line, body: lines.body, attempts: lines.attempts },
-      ...{ organizationId: served.organizationId, endpoint: served.endpoint },
-      ...{ modelIds: served.modelIds, apiKeyId: served.apiKeyId, userId: served.userId },
+      batchId: lines.batchId,
+      line: lines.line,
+      body: lines.body,
+      attempts: lines.attempts,
+      organizationId: served.organizationId,
+      endpoint: served.endpoint,
+      modelIds: served.modelIds,
+      apiKeyId: served.apiKeyId,
+      userId: served.userId,
     })
 }

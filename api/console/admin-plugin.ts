@@ -75,7 +75,9 @@ function registerOverview(app: FastifyInstance, services: AdminServices, assets:
   app.get('/', { schema: { hide: true } }, async (request, reply) => {
     const root = wayToRoot(request.url)
     const page = renderOverview({
-      ...{ root, assets, view: viewOf(await overview()) },
+      root,
+      assets,
+      view: viewOf(await overview()),
       bar: sessionBar(request, reply, root),
       navigation: navigation(root, 'overview'),
     })

@@ -87,7 +87,9 @@ export function registerConsoleApi(
 function registerAction(app: FastifyInstance, action: ConsoleAction, record: RecordAction): void {
   const { method, path, operation } = action
   app.route({
-    ...{ method, url: path, schema: schemaOf(action) },
+    method,
+    url: path,
+    schema: schemaOf(action),
     handler: async (request, reply) => {
       const administrator = administratorOf(request)
       requireOwnPage(request, administrator)

@@ -35,8 +35,11 @@ export function renderOverview(page: {
     </div>`
   return adminDocument({
     title: 'Administration',
-    ...{ root, assets, main },
-    ...{ bar, navigation },
+    root,
+    assets,
+    main,
+    bar,
+    navigation,
     script: 'admin.js',
   })
 }

@@ -130,7 +130,9 @@ async function readQueue(
   const sum = (amount: (queue: ServedQueue) => number): number =>
     Math.round(served.reduce((total, one) => total + amount(one), 0) * 10) / 10
   return {
-    ...{ kind, modelId: id, oldestWaitMs },
+    kind,
+    modelId: id,
+    oldestWaitMs,
     waiting: (counts.prioritized ?? 0) + (counts.waiting ?? 0) + (counts.delayed ?? 0),
     running: counts.active ?? 0,
     failedLastHour: known.incidents.errors

@@ -40,7 +40,10 @@ export function registerPages(app: FastifyInstance, assets: AssetFiles): void {
       requireRole(administrator, page.role ?? 'viewer')
       const root = wayToRoot(request.url)
       const text = adminDocument({
-        ...{ title: page.title, root, assets, script: 'console.js' },
+        title: page.title,
+        root,
+        assets,
+        script: 'console.js',
         bar: sessionBar(request, reply, root),
         navigation: navigation(root, page.name),
         main: html`

@@ -185,13 +185,18 @@ function pointOf(at: number, fields: Readonly<Record<string, string>>): SeriesPo
   const latencies = histogramOf(fields, 'latency')
   return {
     at,
-    ...{ requests: sum('requests'), errors: sum('errors'), refusals: sum('refusals') },
-    ...{ prompt_tokens: sum('prompt_tokens'), completion_tokens: sum('completion_tokens') },
+    requests: sum('requests'),
+    errors: sum('errors'),
+    refusals: sum('refusals'),
+    prompt_tokens: sum('prompt_tokens'),
+    completion_tokens: sum('completion_tokens'),
     latency_p50_ms: percentile(latencies, 0.5),
     latency_p95_ms: percentile(latencies, 0.95),
     latency_p99_ms: percentile(latencies, 0.99),
     queue_p95_ms: percentile(histogramOf(fields, 'queue'), 0.95),
-    ...{ slots: mean('slots'), slots_used: mean('slots_used'), waiting: mean('waiting') },
+    slots: mean('slots'),
+    slots_used: mean('slots_used'),
+    waiting: mean('waiting'),
     oldest_wait_ms: samples === 0 ? null : sum('oldest_wait_ms'),
   }
 }

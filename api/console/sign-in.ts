@@ -95,8 +95,11 @@ async function signIn(
   if (!isOwnForm(request, form.form)) return foreignForm(services, request, reply)
   const refuse = (status: number, problem: string): FastifyReply =>
     sendSignIn(services, {
-      ...{ request, reply: reply.code(status), problem },
-      ...{ next: form.next, email: form.email },
+      request,
+      reply: reply.code(status),
+      problem,
+      next: form.next,
+      email: form.email,
     })
   const verdict = await judge(services, form, request)
   if (verdict.kind === 'limited') {

@@ -251,9 +251,13 @@ function refused(message: string, param: string, code: string): ServiceError {
 
 function presentUpload({ id, bytes, filename, purpose, ...upload }: UploadRow, file?: FileRow) {
   return {
-    ...{ id, object: 'upload' as const, bytes },
+    id,
+    object: 'upload' as const,
+    bytes,
     created_at: unixSeconds(upload.createdAt.getTime()),
-    ...{ filename, purpose, status: file === undefined ? upload.status : 'completed' },
+    filename,
+    purpose,
+    status: file === undefined ? upload.status : 'completed',
     expires_at: unixSeconds(upload.expiresAt.getTime()),
     file: file === undefined ? null : presentFile(file),
   }

@@ -90,7 +90,9 @@ async function receiveFile(
   // When the purpose precedes the file, a wrong one is refused before a byte is stored.
   if (purpose !== undefined) checkPurpose(purpose)
   const stored = await storeFile(stream, {
-    ...{ purpose, store, signal: AbortSignal.any([clientSignal, signal]) },
+    purpose,
+    store,
+    signal: AbortSignal.any([clientSignal, signal]),
     onChunk: ({ length }) => {
       if (!inFlight.fits(length, bytesMax)) throw storageLimitExceeded()
     },

@@ -53,7 +53,8 @@ export async function pauseTuningJob(
 
 function pause(tuning: TuningStore, { id, run }: TuningJobRow): Promise<TuningJobRow | undefined> {
   return tuning.move(id, {
-    ...{ from: ['validating_files', 'queued', 'running'], to: 'paused' },
+    from: ['validating_files', 'queued', 'running'],
+    to: 'paused',
     event: { name: `paused:${run}`, message: 'Fine-tuning job paused' },
     changes: { estimatedFinishAt: null },
   })
@@ -70,7 +71,8 @@ export async function resumeTuningJob(
   if (job.status === 'paused' && earlier !== undefined && !hasEnded(earlier)) throw stillPausing()
   const isValidated = (await tuning.countedExamples(job.id)) > 0
   const resumed = await tuning.move(job.id, {
-    ...{ from: ['paused'], to: isValidated ? 'queued' : 'validating_files' },
+    from: ['paused'],
+    to: isValidated ? 'queued' : 'validating_files',
     event: { name: `resumed:${job.run}`, message: 'Fine-tuning job resumed' },
     changes: { run: job.run + 1 },
   })
@@ -88,7 +90,8 @@ export async function resumeTuningJob(
 /** The refusal of an id that names no job of the organization. */
 export function noSuchJob(id: string, param = 'fine_tuning_job_id'): ServiceError {
   return failure.notFound(`Could not find fine tune: ${id.slice(0, 100)}`, {
-    ...{ param, code: 'fine_tune_not_found' },
+    param,
+    code: 'fine_tune_not_found',
   })
 }
 
@@ -107,6 +110,8 @@ async function notPossible(
 
 function stillPausing(): ServiceError {
   return failure.conflict('The job is about to pause. Try again in a second.', {
-    ...{ code: 'pausing', retryAfterSeconds: 1, shouldRetry: true },
+    code: 'pausing',
+    retryAfterSeconds: 1,
+    shouldRetry: true,
   })
 }

@@ -144,13 +144,20 @@ export async function createTuningJob(
   const { trainingFile, validationFile } = wanted
   const job = await tuning.create(
     {
-      ...{ id: randomId('ftjob-'), organizationId, model: base.id, trainingFile, validationFile },
-      ...{ apiKeyId: apiKeyId ?? null, userId: userId ?? null },
+      id: randomId('ftjob-'),
+      organizationId,
+      model: base.id,
+      trainingFile,
+      validationFile,
+      apiKeyId: apiKeyId ?? null,
+      userId: userId ?? null,
       modelIds: modelIds === null ? null : [...modelIds],
       trainingObjectKey: await objectKey('training_file', trainingFile),
       validationObjectKey:
         validationFile === null ? null : await objectKey('validation_file', validationFile),
-      ...{ suffix: wanted.suffix, seed: wanted.seed, metadata: wanted.metadata },
+      suffix: wanted.suffix,
+      seed: wanted.seed,
+      metadata: wanted.metadata,
       hyperparameters: wanted.hyperparameters,
     },
     limits.jobsMax,
@@ -225,7 +232,8 @@ function inputOf(
 ): string {
   if (file === undefined) {
     throw failure.invalidRequest(`invalid ${param}: ${id.slice(0, 100)} does not exist`, {
-      ...{ param, code: 'file_not_found' },
+      param,
+      code: 'file_not_found',
     })
   }
   if (file.purpose !== 'fine-tune') {

@@ -129,7 +129,9 @@ async function* readExamples(file: ExampleFile): AsyncGenerator<TrainingExample>
 }
 
 const EMPTY: LineFault = {
-  ...{ line: null, param: null, code: 'empty_file' },
+  line: null,
+  param: null,
+  code: 'empty_file',
   message: 'The file has no examples.',
 }
 
@@ -139,7 +141,9 @@ function readLine(
   readExample: ReadExample,
 ): TrainingExample | LineFault {
   const at = (code: string, param: string | null, message: string): LineFault => ({
-    ...{ line, param, code },
+    line,
+    param,
+    code,
     message: `Line ${line}: ${message}`,
   })
   const bytes = Buffer.from(text)

@@ -172,7 +172,8 @@ function metadataOf(
   const isText = pairs.every(([key, value]) => !`${key}${value}`.includes('\0'))
   if (!isText) {
     throw failure.invalidRequest("Invalid 'metadata': it holds what is no character.", {
-      ...{ param: 'metadata', code: 'invalid_value' },
+      param: 'metadata',
+      code: 'invalid_value',
     })
   }
   return pairs.length === 0 ? undefined : Object.fromEntries(pairs)

@@ -94,9 +94,7 @@ async function prepare(
   const { examplesKey, validationKey } = objectsOf(job.id)
   const { examplesMax } = limits
   const write = (param: 'training_file' | 'validation_file', objectKey: string, key: string) =>
-    prepareExamples({
-      ...{ store, readExample, examplesMax, signal, objectKey, preparedKey: key, param },
-    })
+    prepareExamples({ store, readExample, examplesMax, signal, objectKey, preparedKey: key, param })
   const training = await write('training_file', job.trainingObjectKey, examplesKey)
   const validation =
     job.validationObjectKey === null
@@ -182,7 +180,10 @@ function trainingInput(job: TuningJobRow, { epochsMax }: TuningConfig): Training
     examplesKey,
     validationKey: job.validationObjectKey === null ? null : validationKey,
     hyperparameters: {
-      ...{ epochs: stated(nEpochs), batchSize: stated(batchSize), rank: null, alpha: null },
+      epochs: stated(nEpochs),
+      batchSize: stated(batchSize),
+      rank: null,
+      alpha: null,
       learningRateMultiplier: stated(learningRateMultiplier),
     },
     epochsMax,
@@ -263,15 +264,20 @@ class Recorder {
     const { checkpoints, adapter, trainedTokens } = result
     for (const { step, prefix, trainLoss, validationLoss } of checkpoints) {
       await this.#tuning.addCheckpoint(this.#job, {
-        ...{ step, prefix, model: checkpointName(this.#model, step) },
+        step,
+        prefix,
+        model: checkpointName(this.#model, step),
         metrics: {
-          ...{ step, train_loss: trainLoss },
+          step,
+          train_loss: trainLoss,
           ...(validationLoss !== null && { full_valid_loss: validationLoss }),
         },
       })
     }
     await this.#tuning.succeed(this.#job, {
-      ...{ model: this.#model, prefix: adapter.prefix, trainedTokens },
+      model: this.#model,
+      prefix: adapter.prefix,
+      trainedTokens,
     })
   }
 }
@@ -291,8 +297,11 @@ function stepEvent(training: TrainingProgress): NewTuningEvent {
     type: 'metrics',
     message: `Step ${step}/${steps}: training loss=${trainLoss.toFixed(2)}${validation}`,
     data: {
-      ...{ step, total_steps: steps, train_loss: trainLoss, learning_rate: learningRate },
-      ...{ train_mean_token_accuracy: meanTokenAccuracy },
+      step,
+      total_steps: steps,
+      train_loss: trainLoss,
+      learning_rate: learningRate,
+      train_mean_token_accuracy: meanTokenAccuracy,
       ...(validationLoss !== undefined && { valid_loss: validationLoss }),
     },
   }
@@ -307,7 +316,8 @@ function checkpointMetrics({
 }: TrainingProgress): Readonly<Record<string, number>> {
   return {
     step: checkpoint?.step ?? step,
-    ...{ train_loss: trainLoss, train_mean_token_accuracy: meanTokenAccuracy },
+    train_loss: trainLoss,
+    train_mean_token_accuracy: meanTokenAccuracy,
     ...(validationLoss !== undefined && { full_valid_loss: validationLoss }),
   }
 }

@@ -241,13 +241,16 @@ const onJob = (operationId: string, summary: string, answer: object = JOB) =>
 
 /** The operations on jobs. */
 export const CREATE = operation({
-  ...{ operationId: 'createFineTuningJob', summary: 'Fine-tune a model' },
-  ...{ body: CREATE_BODY, answer: JOB },
+  operationId: 'createFineTuningJob',
+  summary: 'Fine-tune a model',
+  body: CREATE_BODY,
+  answer: JOB,
 })
 export const LIST = operation({
   operationId: 'listFineTuningJobs',
   summary: 'List the fine-tuning jobs of the organization; `metadata[name]=value` filters them',
-  ...{ querystring: PAGE_QUERY, answer: listOf(JOB) },
+  querystring: PAGE_QUERY,
+  answer: listOf(JOB),
 })
 export const RETRIEVE = onJob('retrieveFineTuningJob', 'Show a fine-tuning job')
 export const CANCEL = onJob('cancelFineTuningJob', 'Cancel a fine-tuning job')
@@ -267,11 +270,16 @@ const onFineTune = (operationId: string, summary: string, answer: object = FINE_
 
 /** The older operations. */
 export const CREATE_FINE_TUNE = operation({
-  ...{ operationId: 'createFineTune', summary: 'Fine-tune a model', deprecated: true },
-  ...{ body: FINE_TUNE_BODY, answer: FINE_TUNE },
+  operationId: 'createFineTune',
+  summary: 'Fine-tune a model',
+  deprecated: true,
+  body: FINE_TUNE_BODY,
+  answer: FINE_TUNE,
 })
 export const LIST_FINE_TUNES = operation({
-  ...{ operationId: 'listFineTunes', summary: 'List the fine-tuning jobs', deprecated: true },
+  operationId: 'listFineTunes',
+  summary: 'List the fine-tuning jobs',
+  deprecated: true,
   answer: listOf(FINE_TUNE),
 })
 export const RETRIEVE_FINE_TUNE = onFineTune('retrieveFineTune', 'Show a fine-tuning job')

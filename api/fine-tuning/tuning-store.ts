@@ -156,7 +156,9 @@ export class TuningStore {
       const [row] = await tx
         .update(jobs)
         .set({
-          ...{ status: to, updatedAt: databaseNow, ...changes },
+          status: to,
+          updatedAt: databaseNow,
+          ...changes,
           ...(isEnd && { finishedAt: databaseNow, estimatedFinishAt: null }),
         })
         .where(and(eq(jobs.id, id), inArray(jobs.status, [...from])))
@@ -199,7 +201,12 @@ export class TuningStore {
       .insert(this.#tables.events)
       .values(
         events.map(({ name, message, level = 'info', type = 'message', data = null }) => ({
-          ...{ jobId, name, level, type, message, data },
+          jobId,
+          name,
+          level,
+          type,
+          message,
+          data,
           id: randomId('ftevent-'),
         })),
       )
@@ -363,7 +370,8 @@ export class TuningStore {
     return this.move(
       id,
       {
-        ...{ from: OPEN_STATES, to: 'cancelled' },
+        from: OPEN_STATES,
+        to: 'cancelled',
         event: { name: 'ended', message: 'Fine-tuning job cancelled' },
       },
       within,
@@ -390,7 +398,8 @@ export class TuningStore {
 }
 
 const LOST: TuningError = {
-  ...{ code: 'server_error', param: null },
+  code: 'server_error',
+  param: null,
   message: 'The training could not be completed because of an internal error.',
 }
 const SWEPT_AT_ONCE = 1000

@@ -142,9 +142,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     plan: sparsePlan,
   },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
-  '/v1/moderations': {
-    ...{ schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
-  },
+  '/v1/moderations': { schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
   '/v1/classify': { schema: CLASSIFY_BODY, precheck: checkClassifyBody, plan: labellingPlan },
   '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
   '/v1/messages': {

@@ -29,11 +29,15 @@ export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): Im
   restrictImageDecoders()
   const isOpen = urls === 'all'
   const fetch = createGuardedFetch({
-    ...{ timeoutMs: FETCH_TIMEOUT_MS, redirectsMax: REDIRECTS_MAX, bodyBytesMax: bytesMax },
+    timeoutMs: FETCH_TIMEOUT_MS,
+    redirectsMax: REDIRECTS_MAX,
+    bodyBytesMax: bytesMax,
     allowsPrivateAddresses: isOpen,
   })
   return {
-    ...{ countMax, bytesMax, protocols: isOpen ? ['https:', 'http:'] : ['https:'] },
+    countMax,
+    bytesMax,
+    protocols: isOpen ? ['https:', 'http:'] : ['https:'],
     fetch: urls === 'none' ? undefined : fetch,
   }
 }

@@ -228,7 +228,8 @@ export function deletedResponse(object: string): object {
 /** An answer of vLLM's scoring and classification: a list with a row for each text. */
 export function rowsAnswer(description: string, row: object): object {
   return {
-    ...{ type: 'object', description },
+    type: 'object',
+    description,
     required: ['id', 'object', 'created', 'model', 'data', 'usage'],
     properties: {
       id: { type: 'string' },

@@ -50,10 +50,14 @@ const FORMATS = {
   const_string: (format, at) => ({ kind: 'text', text: textOf(format, 'value', at) }),
   json_schema: jsonFormat,
   regex: (format, at) => ({
-    ...{ kind: 'regex', pattern: textOf(format, 'pattern', at), path: `${at.path}.pattern` },
+    kind: 'regex',
+    pattern: textOf(format, 'pattern', at),
+    path: `${at.path}.pattern`,
   }),
   grammar: (format, at) => ({
-    ...{ kind: 'grammar', grammar: textOf(format, 'grammar', at), path: `${at.path}.grammar` },
+    kind: 'grammar',
+    grammar: textOf(format, 'grammar', at),
+    path: `${at.path}.grammar`,
   }),
   any_text: (format, at) => ({ kind: 'anyText', excludes: textsOf(format, 'excludes', at, []) }),
   sequence: (format, at) => ({ kind: 'sequence', parts: partsOf(format, at) }),
@@ -65,7 +69,9 @@ const FORMATS = {
   tag: parseTag,
   triggered_tags: (format, at) => triggered(format, tagsOf(format, at), at),
   tags_with_separator: (format, at) => ({
-    ...{ kind: 'separated', tags: tagsOf(format, at), ...countOf(format, at) },
+    kind: 'separated',
+    tags: tagsOf(format, at),
+    ...countOf(format, at),
     separator: textOf(format, 'separator', at),
   }),
 } as const satisfies Record<string, (format: Json, at: Place) => TagFormat>
@@ -93,7 +99,9 @@ function repeatFormat(format: Json, at: Place): TagFormat {
 function parseTag(value: unknown, at: Place): Tag {
   const tag = objectOf(value, at)
   return {
-    ...{ kind: 'tag', begin: textOf(tag, 'begin', at), content: contentOf(tag, at) },
+    kind: 'tag',
+    begin: textOf(tag, 'begin', at),
+    content: contentOf(tag, at),
     ends: endsOf(tag, at),
   }
 }

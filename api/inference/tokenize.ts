@@ -126,7 +126,9 @@ async function tokenize(http: Http, services: InferenceServices): Promise<object
   const model = await modelOf(http, services, { name: body.model, endpoint: 'v1/tokenize' })
   const images = new RequestImages()
   const { tokenIds, contextLength, texts } = await tokenizePrompt(http, services, {
-    ...{ model, images, prompt: promptOf(body, images) },
+    model,
+    images,
+    prompt: promptOf(body, images),
     // A chat template puts its own markers.
     addSpecialTokens: body.add_special_tokens ?? typeof body.prompt === 'string',
     withTexts: body.return_token_strs ?? false,

@@ -94,8 +94,12 @@ export class BackgroundJobs {
     checkTimes({ createdAtMs, notBeforeMs, expiresAtMs })
     const job = await jobs.create(
       {
-        ...{ id, organizationId, contentType: options.contentType, metadata: metadata ?? null },
-        ...{ apiKeyId: apiKeyId ?? null, userId: userId ?? null },
+        id,
+        organizationId,
+        contentType: options.contentType,
+        metadata: metadata ?? null,
+        apiKeyId: apiKeyId ?? null,
+        userId: userId ?? null,
         modelIds: modelIds === null ? null : [...modelIds],
         endpoint: options.endpoint ?? pathOf(request.url),
         request: await packContent(options.body, cipher, contextOf(id)),
@@ -177,7 +181,8 @@ function tooMuch(
       : `The requests of your organization's unfinished background jobs may have ${limits.openJobBytesMax} bytes together, as they are stored.`
   return failure.rateLimited(`${message} Wait for one to end, or cancel one.`, {
     code: reason === 'full' ? 'job_limit_exceeded' : 'job_bytes_limit_exceeded',
-    ...{ retryAfterSeconds: 60, shouldRetry: false },
+    retryAfterSeconds: 60,
+    shouldRetry: false,
   })
 }
 

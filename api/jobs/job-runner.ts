@@ -278,7 +278,9 @@ const TOO_LARGE: JobEnding = {
 /** The refusal of a run that would only wait for a worker; its job is tried again. */
 function tooManyWait(): ServiceError {
   return failure.overloaded('Too many jobs of this process wait for workers.', {
-    ...{ code: 'server_is_overloaded', retryAfterSeconds: 60, shouldRetry: true },
+    code: 'server_is_overloaded',
+    retryAfterSeconds: 60,
+    shouldRetry: true,
   })
 }
 

@@ -244,7 +244,9 @@ export class JobStore {
     return this.#db
       .update(this.#jobs)
       .set({
-        ...{ state: 'in_progress', leaseId, leaseUntil: secondsFromNow(seconds) },
+        state: 'in_progress',
+        leaseId,
+        leaseUntil: secondsFromNow(seconds),
         startedAt: firstOf(this.#jobs.startedAt, databaseNow),
         attempts: increased(this.#jobs.attempts),
       })
@@ -285,7 +287,9 @@ export class JobStore {
     await this.#db
       .update(this.#jobs)
       .set({
-        ...{ leaseId: null, leaseUntil: null, state: 'queued' },
+        leaseId: null,
+        leaseUntil: null,
+        state: 'queued',
         notBefore: secondsFromNow(delayMs / 1000),
       })
       .where(this.#held(id, leaseId))
@@ -314,8 +318,11 @@ export class JobStore {
     const fits = bytes === 0 || (await this.#hasRoom(owner, bytes))
     const { state, error, status, headers, result } = fits ? ending : NO_ROOM
     const ended = await this.#end(this.#held(id, leaseId), {
-      ...{ state, error: error ?? null, result: result ?? null },
-      ...{ resultStatus: status ?? null, resultHeaders: headers ?? null },
+      state,
+      error: error ?? null,
+      result: result ?? null,
+      resultStatus: status ?? null,
+      resultHeaders: headers ?? null,
     })
     return ended > 0
   }
@@ -328,7 +335,8 @@ export class JobStore {
     }
     const isIdle = and(this.#isOpen, isFree(this.#tables))
     await this.#end(and(isIdle, lt(this.#jobs.expiresAt, databaseNow)), {
-      ...{ state: 'expired', error: lateness },
+      state: 'expired',
+      error: lateness,
     })
     await this.#end(and(isIdle, isNotNull(this.#jobs.cancelledAt)), { state: 'cancelled' })
     await this.#db.execute(abandonQuery(this.#tables))

@@ -43,7 +43,10 @@ export async function insertJob(
   const statement = prepared(db, 'insert_job', (name) => prepareInsertion(db, tables, name))
   const { openMax, openBytesMax, onlyStored, retentionDays, storedBytesMax, uncounted } = options
   const limits = {
-    ...{ onlyStored, retentionDays, storedBytesMax, openBelow: openMax - uncounted },
+    onlyStored,
+    retentionDays,
+    storedBytesMax,
+    openBelow: openMax - uncounted,
     openBytesAtMost: openBytesMax - job.request.length * (uncounted + 1),
   }
   return (await statement.execute({ ...Object.fromEntries(row), ...limits }))[0]
@@ -57,7 +60,8 @@ function prepareInsertion(db: Db, tables: JobTables, name: string) {
 function rowQuery(tables: JobTables): SQL {
   const { jobs, organizations } = tables
   const hasRoom = fitsStorage(tables, {
-    ...{ organizationId: sql`o.id`, bytes: 0 },
+    organizationId: sql`o.id`,
+    bytes: 0,
     bytesMax: sql`${sql.placeholder('storedBytesMax')}`,
   })
   const days = sql`coalesce(o.retention_days, ${sql.placeholder('retentionDays')}::int)`

@@ -46,7 +46,10 @@ export function respondAsync(services: {
     const options = optionsOf(request)
     const create = (body: Buffer) =>
       background.createStored(request, {
-        ...{ id: background.newId(), createdAtMs: clock.now(), body, model: modelOf(request) },
+        id: background.newId(),
+        createdAtMs: clock.now(),
+        body,
+        model: modelOf(request),
         contentType: isForm ? (request.headers['content-type'] ?? '') : 'application/json',
         ...options,
       })

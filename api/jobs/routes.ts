@@ -52,7 +52,8 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
       }
       const pairs = metadata === undefined ? undefined : pairsOf(metadata)
       const { rows, hasMore } = await jobs.list(organizationId, {
-        ...{ ...query, limit },
+        ...query,
+        limit,
         ...(status !== undefined && { state: status }),
         ...(pairs !== undefined && { metadata: pairs }),
       })

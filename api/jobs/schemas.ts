@@ -78,7 +78,11 @@ export const LIST = {
 }
 
 const one = (operationId: string, summary: string, response: object) => ({
-  ...{ operationId, summary, tags: TAGS, security: SECURITY, params: JOB_ID },
+  operationId,
+  summary,
+  tags: TAGS,
+  security: SECURITY,
+  params: JOB_ID,
   response: { 200: response },
 })
 

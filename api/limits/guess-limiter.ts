@@ -111,7 +111,8 @@ function rulesOf(config: GuessesConfig): readonly GuessRule[] {
     { ...common, free: perAccount, decayMs: 15 * MINUTE_MS, waitMsMax },
     {
       ...common,
-      ...{ free: perAccountEverywhere, decayMs: MINUTE_MS },
+      free: perAccountEverywhere,
+      decayMs: MINUTE_MS,
       waitMsMax: Math.min(waitMsMax, ACCOUNT_WAIT_MS_MAX),
     },
     { ...common, free: perNetwork, decayMs: MINUTE_MS, waitMsMax },

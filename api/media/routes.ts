@@ -69,7 +69,8 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         return sendStored(
           { request, reply },
           {
-            ...{ store, key },
+            store,
+            key,
             // An image is immutable: it is written once, before its URL is issued.
             etag: `"${createHash('sha256').update(key).digest('hex')}"`,
             headers: {

@@ -68,7 +68,10 @@ function registerSending(app: App, services: InvitationServices): void {
     const email = mailer.parseEmail(request.body.email)
     const [organization] = await organizations.find([id])
     const invitation = await invitations.create({
-      ...{ organizationId: id, email, role, invitedBy: actorOf(request) },
+      organizationId: id,
+      email,
+      role,
+      invitedBy: actorOf(request),
       expiresAt: new Date(clock.now() + expires_in_days * DAY_MS),
     })
     try {
@@ -94,7 +97,8 @@ function registerSending(app: App, services: InvitationServices): void {
       const revoked = await invitations.revoke(id, invitation_id)
       if (revoked === undefined) {
         throw failure.conflict('The invitation is not open any more.', {
-          ...{ param: 'invitation_id', code: 'invitation_not_open' },
+          param: 'invitation_id',
+          code: 'invitation_not_open',
         })
       }
       note(request, invitationEvent('Undo', 'invitation.revoked', revoked))
@@ -164,7 +168,9 @@ function registerReceived(app: App, { invitations, note, clock }: InvitationServ
 /** The recorded fields of an invitation, without its email address. */
 function invitationEvent(type: string, event: string, { id, role, organizationId }: InvitationRow) {
   return {
-    ...{ type, event, organizationId },
+    type,
+    event,
+    organizationId,
     object: { id: `invitation:${id}`, type: 'Invitation', role },
     target: { id: `organization:${organizationId}`, type: 'Organization' },
   }

@@ -93,7 +93,8 @@ function openSent(context: Context) {
       })
       if (made !== undefined) return made
       throw failure.conflict('This address has an open invitation already.', {
-        ...{ param: 'email', code: 'already_invited' },
+        param: 'email',
+        code: 'already_invited',
       })
     },
     /** Deletes an invitation whose mail could not be sent. */
@@ -240,7 +241,8 @@ async function mustBeNew(
     .where(and(eq(members.organizationId, organizationId), eq(users.email, email)))
   if (member !== undefined) {
     throw failure.conflict('This address belongs to a member already.', {
-      ...{ param: 'email', code: 'already_member' },
+      param: 'email',
+      code: 'already_member',
     })
   }
   const [open] = await db

@@ -136,7 +136,9 @@ function memberEvent(
   { id, userId, role }: { id: string; userId: string; role?: OrganizationRole },
 ) {
   return {
-    ...{ type, event, organizationId: id },
+    type,
+    event,
+    organizationId: id,
     object: { id: `user:${userId}`, type: 'Person', role },
     target: { id: `organization:${id}`, type: 'Organization' },
   }

@@ -62,8 +62,12 @@ export function administratorsOf(services: AuthServices): Administrators {
       }
       const passwordDigest = passwordDigestOf(user)
       return {
-        ...{ kind: 'administrator', userId: user.id, sessionId, passwordDigest },
-        ...{ ...proof, name: credentials.email },
+        kind: 'administrator',
+        userId: user.id,
+        sessionId,
+        passwordDigest,
+        ...proof,
+        name: credentials.email,
       }
     },
     endSession: (session) => endSession(services, session),

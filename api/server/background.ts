@@ -78,7 +78,11 @@ export function openBackground(options: {
   const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
   const secrets = new Secrets(cipher)
   const jobs = new JobStore({
-    ...{ db, lists, tables, retentionDays, storedBytesMax },
+    db,
+    lists,
+    tables,
+    retentionDays,
+    storedBytesMax,
     async announce(tx, ended) {
       for (const job of ended) await endTuning(tuning, job, tx)
       await webhooks.announce(tx, ended.flatMap(eventsOf))
@@ -87,7 +91,9 @@ export function openBackground(options: {
   })
   const tuned = tuningTables(tablePrefix)
   const tuning = new TuningStore({
-    ...{ db, lists, tables: tuned },
+    db,
+    lists,
+    tables: tuned,
     async announce(tx, job) {
       await webhooks.announce(tx, [tuningEventOf(job)])
       sender?.wake()
@@ -99,18 +105,30 @@ export function openBackground(options: {
   let sender: WebhookSender | undefined
   const wake = (): void => runner?.wake()
   return {
-    ...{ jobs, tuning, storedRequests, webhooks, secrets },
+    jobs,
+    tuning,
+    storedRequests,
+    webhooks,
+    secrets,
     wakeSender: () => sender?.wake(),
     async announce(announced) {
       await webhooks.announce(db, announced)
       sender?.wake()
     },
     tunedModels: new TunedModels({
-      ...{ db, tables: tuned, clock },
+      db,
+      tables: tuned,
+      clock,
       findBase: (id) => catalogue.find(id),
     }),
     background: new BackgroundJobs({
-      ...{ jobs, events, clock, cipher, openJobsMax, openJobBytesMax, wake },
+      jobs,
+      events,
+      clock,
+      cipher,
+      openJobsMax,
+      openJobBytesMax,
+      wake,
     }),
     answers: new AnswerStore({ db, lists, tables, cipher, retentionDays, storedBytesMax }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays, storedBytesMax }),
@@ -119,7 +137,12 @@ export function openBackground(options: {
       runner = new JobRunner({ jobs, events, cipher, log, send })
       const { allowsPrivateAddresses } = config.content.webhooks
       sender = new WebhookSender({
-        ...{ webhooks, secrets, clock, log, allowsPrivateAddresses, onDisabled },
+        webhooks,
+        secrets,
+        clock,
+        log,
+        allowsPrivateAddresses,
+        onDisabled,
       })
     },
     async stop() {
@@ -173,9 +196,14 @@ function sendThrough(
   return async (job, body, run) => {
     const { organizationId, apiKeyId, userId, modelIds } = job
     const token = storedRequests.add({
-      ...{ id: job.id, createdAtMs: job.createdAt.getTime(), ...run },
+      id: job.id,
+      createdAtMs: job.createdAt.getTime(),
+      ...run,
       caller: {
-        ...{ organizationId, modelIds, scopes: null, expiresAtMs: null },
+        organizationId,
+        modelIds,
+        scopes: null,
+        expiresAtMs: null,
         ...(apiKeyId !== null && { apiKeyId }),
         ...(userId !== null && { userId }),
       },

@@ -25,7 +25,12 @@ export function consoleSurface(services: Services, users: UserServer, version: s
   const { catalogue, submitter, config, redis, queueKeys, incidents, series } = services
   const { checkPassword, roleNow, endSession, audit } = administratorsOf(users.services)
   const plugin = adminPlugin({
-    ...{ catalogue, version, checkPassword, redis, audit, series },
+    catalogue,
+    version,
+    checkPassword,
+    redis,
+    audit,
+    series,
     areas: areasOf(services, users),
     onCatalogueChange: (listener) => catalogue.onChange(listener),
     dependencies: services.dependencies,
@@ -59,11 +64,17 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     keyArea({ ...tables, apiKeys, catalogue, clock, limits: config.limits }),
     usageArea({ ...tables, pool: lists.pool, catalogue, clock }),
     queueArea({
-      ...{ catalogue, producer: submitter.producer, deadLetters: submitter.deadLetters, replies },
+      catalogue,
+      producer: submitter.producer,
+      deadLetters: submitter.deadLetters,
+      replies,
       retry: (jobId) => beginRetry(services, jobId),
     }),
     workArea({
-      ...{ ...tables, batches, jobs: background.jobs, tuning: background.tuning },
+      ...tables,
+      batches,
+      jobs: background.jobs,
+      tuning: background.tuning,
       webhooks: background.webhooks,
       wakeSender: () => background.wakeSender(),
     }),

@@ -68,7 +68,8 @@ export function inferenceSurfaces(
     workers: () => listWorkers(redis, queueKeys),
     workersSeen: () => services.submitter.ledger.workers,
     jobsInFlight: () => services.submitter.ledger.size,
-    ...{ signer, note },
+    signer,
+    note,
     tunedModels: services.background.tunedModels,
     stored: { ...services.background, isDefault: config.content.storesResponses },
     config: {
@@ -84,18 +85,23 @@ export function inferenceSurfaces(
     activitiesPlugin(services),
     usagePlugin(services),
     organizationsPlugin({
-      ...{ organizations, invitations, note, clock: services.clock },
+      organizations,
+      invitations,
+      note,
+      clock: services.clock,
       mailer: invitationMailerOf(users.services),
     }),
     mediaPlugin({ ...services, signer }),
     jobsPlugin(services.background),
     webhooksPlugin({
-      ...{ ...services.background, clock: services.clock },
+      ...services.background,
+      clock: services.clock,
       ...config.content.webhooks,
       wake: () => services.background.wakeSender(),
     }),
     conversationsPlugin({
-      ...{ ...services.background, clock: services.clock },
+      ...services.background,
+      clock: services.clock,
       form: { schema: ITEM, withIds: itemsWithIds },
     }),
     tuningOf(services),
@@ -121,7 +127,9 @@ function fileSurfaces(services: Services, note: NoteEvent): readonly FastifyPlug
 
 function tuningOf(services: Services): FastifyPluginAsync {
   return fineTuningPlugin({
-    ...{ ...services, ...services.background, limits: services.config.tuning },
+    ...services,
+    ...services.background,
+    limits: services.config.tuning,
     models: services.background.tunedModels,
     readExample: createExampleReader(),
   })
@@ -135,7 +143,8 @@ function startBatches(services: Services): BatchDriver {
     announce: (batch, end) =>
       services.background.announce([
         {
-          ...{ organizationId: batch.organizationId, type: `batch.${end}` },
+          organizationId: batch.organizationId,
+          type: `batch.${end}`,
           id: eventIdOf(
             (batch.finalizingAt ?? batch.cancellingAt ?? batch.createdAt).getTime(),
             `${batch.id} ${end}`,
@@ -208,9 +217,7 @@ function recordFileChange(
   const { id, purpose, bytes } = file
   const { organizationId } = callerOf(request)
   const eventId = eventIdOf(services.clock.now(), `${id} ${type}`)
-  announce(services, {
-    ...{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } },
-  })
+  announce(services, { organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } })
   note(request, {
     type: type === 'stored' ? 'Create' : 'Delete',
     event: `file.${type}`,

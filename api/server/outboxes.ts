@@ -28,7 +28,8 @@ export function openOutboxes(services: {
   const { usage, activities, redis, prefix, log, cipher } = services
   return {
     usageWriter: new Outbox<UsageRow>({
-      ...{ operation: 'usage.write', log },
+      operation: 'usage.write',
+      log,
       async add(rows) {
         await usage.add(rows)
         await activities.recordOwn(jobActivities(rows))
@@ -44,7 +45,8 @@ export function openOutboxes(services: {
       },
     }),
     activityWriter: new Outbox<OwnActivity>({
-      ...{ operation: 'activity.write', log },
+      operation: 'activity.write',
+      log,
       add: (rows) => activities.recordOwn(rows),
       journal: {
         store: openJournal(redis, `${prefix}:activities:pending`, cipher),

@@ -64,13 +64,19 @@ export function noteDisabledEndpoint(
   const atMs = services.clock.now()
   services.activityWriter.write(
     ownActivity({
-      ...{ type: 'Update', event: 'webhook.disabled', organizationId, atMs },
-      ...{ actor: 'service:millrace', requestId: undefined },
+      type: 'Update',
+      event: 'webhook.disabled',
+      organizationId,
+      atMs,
+      actor: 'service:millrace',
+      requestId: undefined,
       object: { id: `webhook_endpoint:${id}`, type: 'Service', reason: disabledReason },
     }),
   )
   announce(services, {
-    ...{ organizationId, type: 'webhook.disabled', data: { id, reason: disabledReason } },
+    organizationId,
+    type: 'webhook.disabled',
+    data: { id, reason: disabledReason },
     id: eventIdOf(atMs, `${id} disabled`),
   })
 }
@@ -98,7 +104,9 @@ function announceUser(
   const type = eventTypeOf(activity.event)
   if (type?.startsWith('user.') !== true || !subject.startsWith(USER_PREFIX)) return
   announce(services, {
-    ...{ organizationId, type, id: eventIdOf(publishedMs, id) },
+    organizationId,
+    type,
+    id: eventIdOf(publishedMs, id),
     data: { id: subject.slice(USER_PREFIX.length), organization_id: organizationId },
   })
 }

@@ -110,7 +110,11 @@ export async function openServices(
     const activities = openActivities(database.db, activityTables(tablePrefix), lists.db)
     const cipher = openContentCipher(config.infra.encryptionKeys)
     const { usageWriter, activityWriter } = openOutboxes({
-      ...{ usage, activities, redis, log, cipher },
+      usage,
+      activities,
+      redis,
+      log,
+      cipher,
       prefix: config.infra.redisPrefix,
     })
     closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
@@ -129,16 +133,36 @@ export async function openServices(
       slowMs: config.server.slowRequestSeconds * 1000,
     })
     const submitter = await openSubmitter({
-      ...{ redis, reader, keys, clock: systemClock, log, cipher },
+      redis,
+      reader,
+      keys,
+      clock: systemClock,
+      log,
+      cipher,
       queueDepthMax: config.inference.queueDepthMax,
       mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
       observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())
     return {
-      ...{ config, log, catalogue, database, lists, redis, cipher, store, usage, close },
-      ...{ activities, usageWriter, activityWriter, background },
-      ...{ submitter, incidents, incidentWatch, series },
+      config,
+      log,
+      catalogue,
+      database,
+      lists,
+      redis,
+      cipher,
+      store,
+      usage,
+      close,
+      activities,
+      usageWriter,
+      activityWriter,
+      background,
+      submitter,
+      incidents,
+      incidentWatch,
+      series,
       dependencies: openDependencies({ database, lists, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
@@ -223,7 +247,11 @@ function openLists(
 ): ListReads {
   const { replicaUrl, maxPoolSize, replicaLagSecondsMax: lagSecondsMax } = settings
   const lists = openListReads({
-    ...{ primary, replicaUrl, maxPoolSize, lagSecondsMax, logger },
+    primary,
+    replicaUrl,
+    maxPoolSize,
+    lagSecondsMax,
+    logger,
     clock: systemClock,
   })
   if (lists.replica !== undefined) observePool(lists.replica.pool, registry, tracing)

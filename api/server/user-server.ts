@@ -66,19 +66,26 @@ export async function openUserServer(
   const authTable = authTables(config.database.tablePrefix)
   const organizations = openOrganizations(database.db, organizationTables, authTable.users)
   const invitations = openInvitations(database.db, organizationTables, {
-    ...{ users: authTable.users, organizations },
+    users: authTable.users,
+    organizations,
   })
   const noteActivity = noteSecurityEvents(foundation)
   const redisKeyPrefix = `${config.infra.redisPrefix}:`
   const delivery = createDelivery({
     config: auth,
     requestSecrets: createRedisRequestSecrets(redis, redisKeyPrefix),
-    ...{ clock, log },
+    clock,
+    log,
   })
   // A rate needs a series before its first event, so that the first loss is visible.
   for (const reason of DROP_REASONS) metrics.messagesDropped.inc({ reason }, 0)
   const built = await createAuthServices({
-    ...{ redis, redisKeyPrefix, clock, log, version, config: auth },
+    redis,
+    redisKeyPrefix,
+    clock,
+    log,
+    version,
+    config: auth,
     ...delivery,
     mailer: observeMailer(delivery.mailer, metrics, tracing),
     sms: observeSms(delivery.sms, auth.sms.gateway, { metrics, tracing }),

@@ -91,7 +91,11 @@ export function conversationsPlugin(services: ConversationServices): FastifyPlug
 const described = (operationId: string, summary: string, answer: object, parts: object = {}) => ({
   config: CONFIG,
   schema: {
-    ...{ operationId, summary, tags: TAGS, security: SECURITY, ...parts },
+    operationId,
+    summary,
+    tags: TAGS,
+    security: SECURITY,
+    ...parts,
     response: { 200: answer },
   },
 })
@@ -110,7 +114,10 @@ function registerConversations(app: FastifyInstance, services: ConversationServi
     checkMetadata(metadata)
     const created = await conversations.create(
       {
-        ...{ id: randomId('conv_', 48), organizationId, userId, metadata },
+        id: randomId('conv_', 48),
+        organizationId,
+        userId,
+        metadata,
         createdAt: new Date(clock.now()),
       },
       form.withIds(items ?? []),
@@ -131,7 +138,8 @@ function registerConversations(app: FastifyInstance, services: ConversationServi
   )
 
   const update = described('updateConversation', 'Change the metadata', CONVERSATION, {
-    ...{ params: ID, body: UPDATE_BODY },
+    params: ID,
+    body: UPDATE_BODY,
   })
   app.post('/conversations/:conversation_id', update, async (request) => {
     const { metadata = null } = request.body as Static<typeof UPDATE_BODY>
@@ -157,7 +165,8 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
   const { conversations, clock, form } = services
   const path = '/conversations/:conversation_id/items'
   const list = described('listConversationItems', 'List the items of a conversation', LIST, {
-    ...{ params: ID, querystring: LIST_QUERY },
+    params: ID,
+    querystring: LIST_QUERY,
   })
   app.get(path, list, async (request) => {
     const { id } = await find(conversations, request)
@@ -176,7 +185,8 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
     { additionalProperties: false },
   )
   const add = described('createConversationItems', 'Add items to a conversation', LIST, {
-    ...{ params: ID, body },
+    params: ID,
+    body,
   })
   app.post(path, add, async (request) => {
     const { id, organizationId } = await find(conversations, request)
@@ -233,7 +243,9 @@ async function find(
 
 function present({ id, createdAt, metadata }: Conversation): object {
   return {
-    ...{ id, object: 'conversation', created_at: unixSeconds(createdAt.getTime()) },
+    id,
+    object: 'conversation',
+    created_at: unixSeconds(createdAt.getTime()),
     metadata: metadata ?? {},
   }
 }

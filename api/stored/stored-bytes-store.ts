@@ -39,7 +39,8 @@ export async function hasStorageFor(db: Db, tables: Tables, addition: Addition):
 /** The refusal of contents that do not fit. */
 export function storageFull(): ServiceError {
   return failure.invalidRequest(`${STORAGE_FULL.message}.`, {
-    ...{ code: STORAGE_FULL.code, shouldRetry: false },
+    code: STORAGE_FULL.code,
+    shouldRetry: false,
   })
 }
 

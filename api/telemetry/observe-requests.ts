@@ -119,7 +119,8 @@ function startSpan(
   )
   const own = trace.setSpan(parent, span)
   return {
-    ...{ span, context: own },
+    span,
+    context: own,
     within: (next) => context.with(own, next),
     end(status) {
       span.setAttribute('http.status_code', status)

@@ -37,7 +37,10 @@ export function usagePlugin(services: {
       const { lines, hasMore } = await services.usage.list(organizationId, {
         // Members see their own usage; owners and administrators see that of all members.
         ...(role === 'member' && userId !== undefined && { userId }),
-        ...{ sinceMs, untilMs, groupBy, limit: limit ?? LIMIT_DEFAULT },
+        sinceMs,
+        untilMs,
+        groupBy,
+        limit: limit ?? LIMIT_DEFAULT,
         ...(model !== undefined && { model }),
         ...(api_key_id !== undefined && { apiKeyId: api_key_id }),
         ...(after !== undefined && { after: parseCursor(after, groupBy.length) }),

@@ -65,7 +65,8 @@ function rowOf({
   organizationId,
 }: SubmitRequest<QueueKind> & { readonly jobId: string }) {
   return {
-    ...{ kind, organizationId },
+    kind,
+    organizationId,
     jobId: account?.usageId ?? jobId,
     modelId: model.id,
     apiKeyId: account?.apiKeyId ?? null,

@@ -123,7 +123,9 @@ export function claimOf(
   const hash = (purpose: string): Buffer =>
     createHash('sha256').update(`${purpose}\n${owner}\n${key}`).digest()
   return {
-    ...{ organizationId, fingerprint, owner: randomUUID() },
+    organizationId,
+    fingerprint,
+    owner: randomUUID(),
     id: hash('id').toString('hex'),
     cipherKey: hash('answer'),
   }

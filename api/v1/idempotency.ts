@@ -142,7 +142,9 @@ async function beginOrWait(
     const beginning = await idempotency.begin(claim).catch((cause: unknown) => {
       // Running it without the record could run it twice.
       throw failure.overloaded('The service is not able to take requests at the moment.', {
-        ...{ code: 'service_unavailable', retryAfterSeconds: 1, cause },
+        code: 'service_unavailable',
+        retryAfterSeconds: 1,
+        cause,
       })
     })
     if (beginning.state !== 'running') return beginning

@@ -46,7 +46,12 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
     const made = await secrets.renew({ id }, clock.now())
     checkUrl(url, services)
     const endpoint = await webhooks.createEndpoint({
-      ...{ id, organizationId, url, events, description, secrets: made.secrets },
+      id,
+      organizationId,
+      url,
+      events,
+      description,
+      secrets: made.secrets,
     })
     if (endpoint === undefined) {
       throw failure.invalidRequest(
@@ -105,8 +110,10 @@ function registerDeliveries(app: FastifyInstance, services: WebhookServices): vo
   app.post(`${PATH}/:endpoint_id/test`, schemas.TEST, async (request) => {
     const endpoint = await find(webhooks, request)
     const event = {
-      ...{ id: timeOrderedId('evt_', clock.now()), organizationId: endpoint.organizationId },
-      ...{ type: 'webhook.test' as const, data: { id: endpoint.id } },
+      id: timeOrderedId('evt_', clock.now()),
+      organizationId: endpoint.organizationId,
+      type: 'webhook.test' as const,
+      data: { id: endpoint.id },
     }
     const row = await webhooks.sendTo(endpoint, event, randomId('whd_'))
     wake()

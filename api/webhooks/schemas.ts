@@ -96,7 +96,11 @@ const described = (
 ): Described => ({
   config: { scope: 'webhooks' },
   schema: {
-    ...{ operationId, summary, tags: TAGS, security: SECURITY, ...parts },
+    operationId,
+    summary,
+    tags: TAGS,
+    security: SECURITY,
+    ...parts,
     response: { 200: answer },
   },
 })
@@ -112,7 +116,8 @@ export const LIST = described('listWebhookEndpoints', 'List webhook endpoints', 
 export const RETRIEVE = described('retrieveWebhookEndpoint', 'Show an endpoint', ENDPOINT, ONE)
 /** `PATCH /webhook_endpoints/{endpoint_id}`. */
 export const UPDATE = described('updateWebhookEndpoint', 'Change an endpoint', ENDPOINT, {
-  ...{ ...ONE, body: UPDATE_BODY },
+  ...ONE,
+  body: UPDATE_BODY,
 })
 /** `DELETE /webhook_endpoints/{endpoint_id}`. */
 export const DELETE = described(

@@ -39,8 +39,10 @@ const PAUSE_MS = 20
 const DISABLE_INTERVAL_MS = 1000
 /** Idle connections close before common servers close them, after five seconds. */
 const CONNECTIONS = {
-  ...{ idlePerHostMax: PER_ENDPOINT_MAX, idleMax: IN_FLIGHT_MAX },
-  ...{ idleMs: 4000, ageMs: 60_000 },
+  idlePerHostMax: PER_ENDPOINT_MAX,
+  idleMax: IN_FLIGHT_MAX,
+  idleMs: 4000,
+  ageMs: 60_000,
 }
 const RETRY_MS_MIN = 5000
 const RETRY_MS_MAX = 6 * 3_600_000
@@ -98,7 +100,9 @@ export class WebhookSender {
       const limit = Math.min(CLAIM_MAX, IN_FLIGHT_MAX - this.#inFlight.size)
       if (limit === 0) return false
       const due = await webhooks.claim({
-        ...{ limit, leaseSeconds: LEASE_SECONDS, perEndpointMax: PER_ENDPOINT_AT_ONCE },
+        limit,
+        leaseSeconds: LEASE_SECONDS,
+        perEndpointMax: PER_ENDPOINT_AT_ONCE,
         busy: this.#busy(({ id }) => id, PER_ENDPOINT_MAX),
         perOrganizationMax: PER_ORGANIZATION_MAX,
         busyOrganizations: this.#busy(({ organizationId }) => organizationId, PER_ORGANIZATION_MAX),
@@ -180,7 +184,9 @@ export class WebhookSender {
   async #send({ endpoint, event }: DueDelivery): Promise<Attempt> {
     const { clock } = this.#services
     const text = JSON.stringify({
-      ...{ id: event.id, object: 'event', type: event.type },
+      id: event.id,
+      object: 'event',
+      type: event.type,
       created_at: unixSeconds(event.createdAt.getTime()),
       data: event.data,
     })

@@ -220,10 +220,7 @@ export class WebhookStore {
     )
     return this.#db
       .with(claimed)
-      .select({
-        ...{ id: claimed.id, attempts: claimed.attempts },
-        ...{ endpoint: endpoints, event: events },
-      })
+      .select({ id: claimed.id, attempts: claimed.attempts, endpoint: endpoints, event: events })
       .from(claimed)
       .innerJoin(endpoints, eq(endpoints.id, claimed.endpointId))
       .innerJoin(events, eq(events.id, claimed.eventId))

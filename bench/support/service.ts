@@ -38,7 +38,11 @@ export async function openBenchTiers(
   const redis = await startRedis(folder, { password: 'bench', onProgress: () => {} })
   const postgres = await startPostgres(folder, { password: 'bench' })
   const tiers = openFaultTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, keyPrefix: 'bench', folder, env },
+    databaseUrl: postgres.url,
+    redisUrl: redis.url,
+    keyPrefix: 'bench',
+    folder,
+    env,
   })
   const close = async (): Promise<void> => {
     await tiers.stop()
@@ -62,11 +66,7 @@ export async function openService(
   try {
     const api = await tiers.startApi()
     if (models.length > 0) await tiers.startWorker({ MILLRACE_INTRA_OP_THREADS: '' })
-    return {
-      ...{ api, close },
-      url: `${api.url}/v1`,
-      headers: { authorization: `Bearer ${API_KEY}` },
-    }
+    return { api, close, url: `${api.url}/v1`, headers: { authorization: `Bearer ${API_KEY}` } }
   } catch (error) {
     await close()
     throw error

@@ -22,10 +22,7 @@ export function timeStream(
     const startedAt = performance.now()
     const call = request(
       `${url}/completions`,
-      {
-        ...{ ...options, method: 'POST' },
-        headers: { ...headers, 'content-type': 'application/json' },
-      },
+      { ...options, method: 'POST', headers: { ...headers, 'content-type': 'application/json' } },
       (response) => {
         const partsMs: number[] = []
         const chunks: Buffer[] = []

@@ -48,10 +48,16 @@ async function retry({ infra, inference }: Config, jobId: string): Promise<void>
   const redis = await openRedis(infra.redisUrl, 'producer', log)
   const reader = await openRedis(infra.redisUrl, 'reader', log)
   const catalogue = new LiveCatalogue(await loadCatalogue(inference.catalogueFile), {
-    ...{ redis, keys, log },
+    redis,
+    keys,
+    log,
   })
   const submitter = await openSubmitter({
-    ...{ redis, reader, keys, log, clock: systemClock },
+    redis,
+    reader,
+    keys,
+    log,
+    clock: systemClock,
     cipher: openContentCipher(infra.encryptionKeys),
     queueDepthMax: inference.queueDepthMax,
     // The input was kept under the policy of its organization.

@@ -153,7 +153,11 @@ async function checkReplica({ database: settings }: Config, logger: Logger): Pro
   if (replicaUrl === '') return 'none is named; the primary serves lists'
   const primary = openDatabase({ ...settings, logger })
   const { replica, close } = openListReads({
-    ...{ primary, replicaUrl, maxPoolSize, lagSecondsMax, logger },
+    primary,
+    replicaUrl,
+    maxPoolSize,
+    lagSecondsMax,
+    logger,
     clock: systemClock,
   })
   try {

@@ -81,7 +81,9 @@ export async function startMailbox(
   page.listen(pagePort, '127.0.0.1')
   await once(page, 'listening')
   return {
-    ...{ smtpPort, smtpUser: SMTP_USER, smtpPassword },
+    smtpPort,
+    smtpUser: SMTP_USER,
+    smtpPassword,
     pageUrl: `http://127.0.0.1:${pagePort}${path}`,
     folder,
     async stop() {

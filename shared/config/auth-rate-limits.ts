@@ -55,11 +55,15 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',
-      ...{ count: 30, windowSeconds: HOUR, burst: 0 },
+      count: 30,
+      windowSeconds: HOUR,
+      burst: 0,
     }),
     smsSent: readLimit(env, 'AUTH_RATE_LIMIT_SMS_SENT', {
       about: 'text messages per hour',
-      ...{ count: 30, windowSeconds: HOUR, burst: 0 },
+      count: 30,
+      windowSeconds: HOUR,
+      burst: 0,
     }),
     tokenRefresh: read(
       'AUTH_RATE_LIMIT_TOKEN_REFRESH',

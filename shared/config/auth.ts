@@ -154,8 +154,25 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
     (setting) => `${setting.name} is deprecated: ${setting.notice}`,
   )
   return {
-    ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, hooks, mfa },
-    ...{ webauthn, passkey, rateLimits, external, inherited, cleanup, deprecations },
+    site,
+    signup,
+    jwt,
+    password,
+    security,
+    sessions,
+    mailer,
+    smtp,
+    sms,
+    captcha,
+    hooks,
+    mfa,
+    webauthn,
+    passkey,
+    rateLimits,
+    external,
+    inherited,
+    cleanup,
+    deprecations,
   }
 }
 

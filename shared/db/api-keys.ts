@@ -93,7 +93,8 @@ export function openApiKeys(
       const rows = await db
         .update(apiKeys)
         .set({
-          ...{ secretSha256: hashSecret(secret), prefix: secret.slice(0, VISIBLE_LENGTH) },
+          secretSha256: hashSecret(secret),
+          prefix: secret.slice(0, VISIBLE_LENGTH),
           createdBy,
         })
         .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))

@@ -44,7 +44,9 @@ export function openListReads(options: {
   const replica = new Replica({ ...options, pool: database.pool, primary: primary.pool })
   const pool = new RoutedQueries(replica, primary.pool)
   return {
-    ...{ db: drizzle(pool as unknown as Pool), pool: pool as Queries, replica },
+    db: drizzle(pool as unknown as Pool),
+    pool: pool as Queries,
+    replica,
     close: () => {
       replica.close()
       return database.close()

@@ -155,7 +155,9 @@ async function sendOnce(
 ): Promise<RawReply> {
   const url = options.rewrite?.(address) ?? address
   const message = await openOutgoing(options, url, {
-    ...{ method: request.method ?? 'GET', signal: request.signal, body: bodyOf(request) },
+    method: request.method ?? 'GET',
+    signal: request.signal,
+    body: bodyOf(request),
     headers: { accept: 'application/json', ...request.headers },
   })
   try {

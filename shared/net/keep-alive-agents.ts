@@ -26,14 +26,17 @@ interface KeepAliveLimits {
  */
 export function openKeepAliveAgents(limits: KeepAliveLimits): KeepAliveAgents {
   const options = {
-    ...{ keepAlive: true, maxFreeSockets: limits.idlePerHostMax, timeout: limits.idleMs },
+    keepAlive: true,
+    maxFreeSockets: limits.idlePerHostMax,
+    timeout: limits.idleMs,
     // The youngest idle connection is the least likely to be closed by the server.
     scheduling: 'lifo',
   } as const
   const http = limitIdle(new HttpAgent(options), limits)
   const https = limitIdle(new HttpsAgent(options), limits)
   return {
-    ...{ http, https },
+    http,
+    https,
     destroy() {
       http.destroy()
       https.destroy()

@@ -48,7 +48,8 @@ export class ContentCipher {
 
   constructor(secrets: readonly string[]) {
     this.#keys = secrets.map((secret) => ({
-      ...{ id: idOf(secret), secret },
+      id: idOf(secret),
+      secret,
       digestKey: Buffer.from(hkdfSync('sha256', secret, '', 'millrace digests', KEY_BYTES)),
     }))
     const [first] = this.#keys

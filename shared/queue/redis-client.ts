@@ -65,9 +65,15 @@ async function askSentinel(
   { host, port }: SentinelTarget['sentinels'][number],
 ): Promise<string | undefined> {
   const sentinel = new Redis({
-    ...{ host, port, ...target.sentinelCredentials, ...(target.isTls && { tls: {} }) },
-    ...{ lazyConnect: true, enableReadyCheck: false, maxRetriesPerRequest: 0 },
-    ...{ connectTimeout: CONNECT_TIMEOUT_MS, commandTimeout: CONNECT_TIMEOUT_MS },
+    host,
+    port,
+    ...target.sentinelCredentials,
+    ...(target.isTls && { tls: {} }),
+    lazyConnect: true,
+    enableReadyCheck: false,
+    maxRetriesPerRequest: 0,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    commandTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: () => null,
   })
   let reason: string | undefined

@@ -144,7 +144,10 @@ export class S3Upload extends Writable {
     const parts = { Parts: this.#sent }
     await this.#client.send(
       new CompleteMultipartUploadCommand({
-        ...{ Bucket, Key, UploadId: this.#uploadId, MultipartUpload: parts },
+        Bucket,
+        Key,
+        UploadId: this.#uploadId,
+        MultipartUpload: parts,
       }),
       this.#options,
     )

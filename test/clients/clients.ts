@@ -9,11 +9,13 @@ export interface ClientUnderTest {
 }
 
 const python = (name: string, script: string, ...packages: string[]): ClientUnderTest => ({
-  ...{ name, packages },
+  name,
+  packages,
   script: `python/${script}.py`,
 })
 const javascript = (name: string, script: string, ...packages: string[]): ClientUnderTest => ({
-  ...{ name, packages },
+  name,
+  packages,
   script: `javascript/${script}.mjs`,
 })
 

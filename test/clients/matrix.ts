@@ -44,7 +44,10 @@ async function startServer(folder: string, closers: (() => Promise<unknown>)[]):
   const redis = await startRedis(folder, { password: NAME, onProgress: say })
   closers.push(() => redis.stop())
   const tiers = await startTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, folder, keyPrefix: NAME },
+    databaseUrl: postgres.url,
+    redisUrl: redis.url,
+    folder,
+    keyPrefix: NAME,
   })
   closers.push(() => tiers.stop())
   await tiers.startWorker()

@@ -33,8 +33,10 @@ export async function runClient(
     ? preparePython(folder, packages, source)
     : prepareJavaScript(folder, packages, source)
   const env = {
-    ...{ MILLRACE_URL: server.url, MILLRACE_KEY: server.apiKey },
-    ...{ PYTHONDONTWRITEBYTECODE: '1', TIKTOKEN_CACHE_DIR: tiktokenCache() },
+    MILLRACE_URL: server.url,
+    MILLRACE_KEY: server.apiKey,
+    PYTHONDONTWRITEBYTECODE: '1',
+    TIKTOKEN_CACHE_DIR: tiktokenCache(),
   }
   const lines = await outputOf(command, { env, logFile: logFileOf(name) })
   const results = lines

@@ -53,7 +53,9 @@ const modelAt = (source: string) =>
   defined(parseCatalogue({ models: [{ id: 'm', kind: 'completion', source }] }).models[0])
 
 const optionsFor = (cacheDir: string) => ({
-  ...{ cacheDir, hub: HUB as never, log: createLogger({ level: 'silent' }) },
+  cacheDir,
+  hub: HUB as never,
+  log: createLogger({ level: 'silent' }),
   storage: openDirectoryStore(join(cacheDir, 'store')),
 })
 

@@ -16,7 +16,8 @@ export async function answersOfBatch(
   const file = await toFile(Buffer.from(lines.join('\n')), 'lines.jsonl')
   const { id: fileId } = await client.files.create({ purpose: 'batch', file })
   const { id } = await client.batches.create({
-    ...{ input_file_id: fileId, completion_window: '24h' },
+    input_file_id: fileId,
+    completion_window: '24h',
     endpoint: endpoint as OpenAI.BatchCreateParams['endpoint'],
   })
   const isEnded = async (): Promise<boolean> => {

@@ -41,7 +41,8 @@ const called = (texts: readonly string[]) =>
       {
         role: 'assistant',
         tool_calls: texts.map((text, at) => ({
-          ...{ id: `call_${at}`, type: 'function' },
+          id: `call_${at}`,
+          type: 'function',
           function: { name: 'tool_0', arguments: text },
         })),
       },
@@ -185,7 +186,9 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
     {
       items: [
         {
-          ...{ type: 'function_call', call_id: 'call_1', name: 'a' },
+          type: 'function_call',
+          call_id: 'call_1',
+          name: 'a',
           arguments: JSON.stringify(members(size, () => 1)),
         },
       ],
@@ -194,7 +197,9 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
   'batch metadata': (size) => [
     '/batches',
     {
-      ...{ input_file_id: 'file-x', endpoint: '/v1/embeddings', completion_window: '24h' },
+      input_file_id: 'file-x',
+      endpoint: '/v1/embeddings',
+      completion_window: '24h',
       metadata: members(size, () => 'a'),
     },
   ],
@@ -211,10 +216,8 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
     users('token?grant_type=password', { email: 'a@example.test', password: 'a'.repeat(size) }),
   'user passkey': (size) =>
     users('passkeys/authentication/verify', {
-      ...{
-        challenge_id: 'a',
-        credential: { id: 'a'.repeat(size), response: members(size, () => 1) },
-      },
+      challenge_id: 'a',
+      credential: { id: 'a'.repeat(size), response: members(size, () => 1) },
     }),
   'console reason': (size) =>
     consoleAction('models/chat/disable', { reason: words(size), more: members(size, () => 1) }),
@@ -259,7 +262,10 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
       input: [
         USER,
         {
-          ...{ type: 'function_call', call_id: 'call_1', name: 'tool_0', arguments: '{}' },
+          type: 'function_call',
+          call_id: 'call_1',
+          name: 'tool_0',
+          arguments: '{}',
           parsed_arguments: members(size, () => 1),
         },
         { type: 'function_call_output', call_id: 'call_1', output: 'Done.' },

@@ -19,12 +19,30 @@ const MEMBERS_MAX = 60_000
 
 /** Values by the name of their field, so that a request passes the checks in front of it. */
 const HINTS: Readonly<Record<string, unknown>> = {
-  ...{ model: 'chat', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 1 },
-  ...{ max_output_tokens: 16, max_completion_tokens: 1, role: 'user', content: 'Hi' },
-  ...{ email: 'a@example.test', password: 'correct horse battery', phone: '+15005550006' },
-  ...{ endpoint: '/v1/embeddings', completion_window: '24h', purpose: 'batch', voice: 'alloy' },
-  ...{ input: 'Hi', prompt: 'Hi', query: 'Hi', documents: ['Hi'], steps: 1, size: '64x64' },
-  ...{ url: 'https://example.test/', filename: 'a.jsonl', bytes: 10, mime_type: 'text/plain' },
+  model: 'chat',
+  messages: [{ role: 'user', content: 'Hi' }],
+  max_tokens: 1,
+  max_output_tokens: 16,
+  max_completion_tokens: 1,
+  role: 'user',
+  content: 'Hi',
+  email: 'a@example.test',
+  password: 'correct horse battery',
+  phone: '+15005550006',
+  endpoint: '/v1/embeddings',
+  completion_window: '24h',
+  purpose: 'batch',
+  voice: 'alloy',
+  input: 'Hi',
+  prompt: 'Hi',
+  query: 'Hi',
+  documents: ['Hi'],
+  steps: 1,
+  size: '64x64',
+  url: 'https://example.test/',
+  filename: 'a.jsonl',
+  bytes: 10,
+  mime_type: 'text/plain',
 }
 const MODEL_OF: readonly (readonly [RegExp, string])[] = [
   [/embed|rerank|score|pooling|classify/, 'embed'],
@@ -38,7 +56,8 @@ export function largeRequests(operation: Operation, size: number): LargeRequest[
   const path = filledPath(operation, '00000000-0000-0000-0000-000000000000')
   const texts = parameters.filter((one) => one.in === 'query' || one.in === 'path')
   const inUrl = texts.map((parameter) => ({
-    ...{ name: `${parameter.name} in the ${parameter.in}`, method },
+    name: `${parameter.name} in the ${parameter.in}`,
+    method,
     path: urlWith(operation, parameter),
   }))
   if (body === undefined) return inUrl

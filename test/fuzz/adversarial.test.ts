@@ -202,7 +202,9 @@ describe('requests of every size', () => {
       const bodies = (lines.get(endpoint) ?? []).map(([, body]) => body)
       const { status, answers } = await answersOfBatch(target.api.url, endpoint, bodies)
       expect({ endpoint, status, failures: answers.filter((code) => code >= 500) }).toEqual({
-        ...{ endpoint, status: 'completed', failures: [] },
+        endpoint,
+        status: 'completed',
+        failures: [],
       })
       expect(answers).toHaveLength(bodies.length)
     }

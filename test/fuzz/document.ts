@@ -83,7 +83,9 @@ function readOperation(method: string, path: string, operation: DocumentOperatio
     return schema === undefined ? [] : [[status, schema] as const]
   })
   return {
-    ...{ method: method.toUpperCase(), path, surface: surfaceOf(path) },
+    method: method.toUpperCase(),
+    path,
+    surface: surfaceOf(path),
     parameters: operation.parameters ?? [],
     body: form ? { type: 'form', schema: form } : json && { type: 'json', schema: json },
     answers: Object.fromEntries(answers),
@@ -128,7 +130,10 @@ const PAGES: readonly Operation[] = [
   ['GET', '/'],
   ['GET', '/playground'],
 ].map(([method, path]) => ({
-  ...{ method: method as string, path: path as string, surface: 'other', answers: {} },
+  method: method as string,
+  path: path as string,
+  surface: 'other',
+  answers: {},
   parameters: [...(path as string).matchAll(/\{([^}]+)\}/g)].map((found) => ({
     name: found[1] as string,
     in: 'path',

@@ -111,7 +111,8 @@ function fieldsOf(value: unknown): Part[] {
     const values = Array.isArray(field) ? field.slice(0, 50) : [field]
     const key = Array.isArray(field) ? `${name}[]` : name
     return values.map((one) => ({
-      ...{ name: key, filename: undefined },
+      name: key,
+      filename: undefined,
       value: typeof one === 'string' ? one : toJson(one),
     }))
   })

@@ -33,7 +33,8 @@ export const FOUND: readonly {
     { operation: 'GET /v1/jobs', target: '/v1/jobs?metadata=["a"]' },
     { operation: 'GET /v1/chat/completions', target: '/v1/chat/completions?metadata[a%00]=b' },
     {
-      ...{ operation: 'POST /v1/responses', target: '/v1/responses' },
+      operation: 'POST /v1/responses',
+      target: '/v1/responses',
       body: `{"model":"chat","input":"Hi","background":true,"metadata":${UNPAIRED}}`,
     },
   ].map((request) => ({

@@ -159,7 +159,9 @@ describe('forms', () => {
       formBody(values, ['file', 'model'], { file: ['bytes of a file', '', '\r\n--b0undary\r\n'] }),
       async ({ type, body }) => {
         const answer = await app.inject({
-          ...{ method: 'POST', url: '/', payload: Buffer.from(body, 'latin1') },
+          method: 'POST',
+          url: '/',
+          payload: Buffer.from(body, 'latin1'),
           headers: { 'content-type': type },
         })
         seen.add(answer.statusCode)

@@ -95,10 +95,15 @@ function inBodies(operation: Operation, known: Known): OddRequest[] {
     return written.map((text) => {
       const content = isForm ? formWith(name, text) : jsonWith(name, text)
       return {
-        ...{ operation, name, isRefused: isForm },
+        operation,
+        name,
+        isRefused: isForm,
         request: {
-          ...{ claim: 'own' as const, method, target: pathOf(operation, known) },
-          ...{ headers: [['content-type', content.type]] as const, body: content.text },
+          claim: 'own' as const,
+          method,
+          target: pathOf(operation, known),
+          headers: [['content-type', content.type]] as const,
+          body: content.text,
         },
       }
     })

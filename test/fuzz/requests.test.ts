@@ -161,13 +161,18 @@ async function fuzz(
     if (complaint === undefined || seen.has(kindOf(complaint))) continue
     wanted = kindOf(complaint)
     const { counterexample } = await fc.check(property, {
-      ...{ seed, path: String(index), endOnFailure: false },
-      ...{ interruptAfterTimeLimit: SHRINK_LIMIT_MS, markInterruptAsFailure: false },
+      seed,
+      path: String(index),
+      endOnFailure: false,
+      interruptAfterTimeLimit: SHRINK_LIMIT_MS,
+      markInterruptAsFailure: false,
     })
     const [smallest] = counterexample ?? [request]
     seen.add(wanted)
     count.findings.push({
-      ...{ operation: nameOf(operation), seed: SEED, complaint },
+      operation: nameOf(operation),
+      seed: SEED,
+      complaint,
       request: show(smallest),
     })
   }

@@ -42,7 +42,10 @@ export function requestsTo(operation: Operation, known: Known): Arbitrary<FuzzRe
       content: contentOf(operation, known),
     })
     .map(({ claim, method, path, query, headers, content }) => ({
-      ...{ claim, method, target: path + query, body: content?.body },
+      claim,
+      method,
+      target: path + query,
+      body: content?.body,
       headers: [
         ...(content?.type === undefined ? [] : [['content-type', content.type]]),
         ...headers,

@@ -63,12 +63,16 @@ export async function openFuzzTarget(): Promise<FuzzTarget> {
   const catalogue = join(folder, 'models.json')
   await writeFile(catalogue, JSON.stringify({ models: CATALOGUE }))
   const tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
+    folder,
     keyPrefix: `fuzz-${randomUUID().slice(0, 8)}`,
     env: {
       ...UNLIMITED,
-      ...{ MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
-      ...{ AUTH_SMTP_PORT: String(mail.port), AUTH_SMTP_MAX_FREQUENCY: '0' },
+      MILLRACE_CATALOGUE: catalogue,
+      MILLRACE_WORKER_MODELS: '',
+      AUTH_SMTP_PORT: String(mail.port),
+      AUTH_SMTP_MAX_FREQUENCY: '0',
     },
   })
   const close = async (): Promise<void> => {
@@ -81,7 +85,10 @@ export async function openFuzzTarget(): Promise<FuzzTarget> {
     const [api, worker] = await Promise.all([tiers.startApi(), tiers.startWorker()])
     const document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Document
     return {
-      ...{ url: api.url, api, worker, close },
+      url: api.url,
+      api,
+      worker,
+      close,
       operations: listOperations(document),
       known: await learn(api.url),
       newClaims: (operation) => newClaims(api.url, operation),
@@ -133,18 +140,27 @@ async function learn(url: string): Promise<Known> {
   const batchFile = await upload('batch', 'lines.jsonl', JSON.stringify(line))
   const searchFile = await upload('search', 'documents.jsonl', '{"text":"a mill"}\n{"text":"b"}\n')
   const batch = await own('/v1/batches', {
-    ...{ input_file_id: batchFile, endpoint: '/v1/embeddings', completion_window: '24h' },
+    input_file_id: batchFile,
+    endpoint: '/v1/embeddings',
+    completion_window: '24h',
   })
   const { id: activity } = await own('/v1/activities', { type: 'Like', object: 'doc:1' })
   const { id: spareKey } = await own('/v1/api_keys', { name: 'spare' })
   const { data } = await call(url, 'GET', '/v1/organizations', API_KEY)
   const user = await call(url, 'POST', '/admin/users', await serviceToken(), {
-    ...{ email: 'somebody@example.com', password: 'correct horse', email_confirm: true },
+    email: 'somebody@example.com',
+    password: 'correct horse',
+    email_confirm: true,
   })
   return {
     ids: {
-      ...{ model: MODEL_IDS, engine_id: MODEL_IDS, activity_id: [activity], user_id: [user.id] },
-      ...{ file_id: [batchFile, searchFile], batch_id: [batch.id], id: [data?.[0]?.id ?? 'x'] },
+      model: MODEL_IDS,
+      engine_id: MODEL_IDS,
+      activity_id: [activity],
+      user_id: [user.id],
+      file_id: [batchFile, searchFile],
+      batch_id: [batch.id],
+      id: [data?.[0]?.id ?? 'x'],
       '/v1/api_keys/{id} id': [spareKey],
       '/v1/api_keys/{id}/rotate id': [spareKey],
     },
@@ -179,7 +195,9 @@ const CATALOGUE = [
   IMAGE_MODEL,
   { id: 'speech', kind: 'audio', source: join(FIXTURES, 'models/whisper') },
   {
-    ...{ id: 'sparse', kind: 'embedding', source: join(FIXTURES, 'models/splade') },
+    id: 'sparse',
+    kind: 'embedding',
+    source: join(FIXTURES, 'models/splade'),
     capabilities: ['sparse'],
   },
 ]

@@ -124,7 +124,9 @@ describe.each([
       try {
         const ask = (promptTokenIds: readonly number[], cacheScope: string) =>
           generate(engine, {
-            ...{ promptTokenIds, cacheScope, maxNewTokens: answer.length },
+            promptTokenIds,
+            cacheScope,
+            maxNewTokens: answer.length,
             propose: () => [1, 2, 3],
           })
         const alone = await Promise.all([ask(longer, 'one'), ask(other, 'two')])

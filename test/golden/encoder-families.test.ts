@@ -80,7 +80,8 @@ describe('an encoder that cuts "the quick brown fox jumps over the lazy dog"', a
   it('refuses to keep less than the markers or more than its context', async () => {
     const param = 'truncate_prompt_tokens'
     await expect(encoder.encodeText(text, 1)).rejects.toMatchObject({
-      ...{ param, code: 'integer_below_min_value' },
+      param,
+      code: 'integer_below_min_value',
     })
     const code = 'integer_above_max_value'
     await expect(encoder.encodeText(text, 65)).rejects.toMatchObject({ param, code })

@@ -79,7 +79,12 @@ async function drawSteps(
   const { width = SIDE, height = SIDE, strength } = rest
   const source = { pixels: { data: Uint8Array.from(golden.image), width: SIDE, height: SIDE } }
   const request = {
-    ...{ prompt: golden.prompt, negativePrompt: negative, seed: 1, image: 0, steps, guidance },
+    prompt: golden.prompt,
+    negativePrompt: negative,
+    seed: 1,
+    image: 0,
+    steps,
+    guidance,
     startNoise: noise(width * height),
     size: { width, height },
     ...(strength !== undefined && { source: { ...source, strength } }),

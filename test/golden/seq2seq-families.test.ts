@@ -151,7 +151,9 @@ it('refuses a text beyond the positions of the encoder', async () => {
   const { engine, text } = await open('bart')
   const prompts = [asText('cold water '.repeat(60))]
   await expect(runJob({ prompts }, { engine, text })).rejects.toMatchObject({
-    ...{ kind: 'invalidRequest', code: 'context_length_exceeded', param: 'prompt' },
+    kind: 'invalidRequest',
+    code: 'context_length_exceeded',
+    param: 'prompt',
     message: expect.stringContaining("This model's maximum context length is 64 tokens"),
   })
 })
@@ -215,7 +217,8 @@ it('refuses languages, chats and searches of a model that has none of them', asy
   const refused = (job: Parameters<typeof runJob>[0]) =>
     expect(runJob(job, { engine, text })).rejects
   await refused({ prompts, languages: { target: 'fr' } }).toMatchObject({
-    ...{ param: 'target_language', code: 'unsupported_parameter' },
+    param: 'target_language',
+    code: 'unsupported_parameter',
   })
   const chat = { form: 'chat', messages: [{ role: 'user', content: 'Hi' }] } as const
   await refused({ prompts: [chat] }).toMatchObject({

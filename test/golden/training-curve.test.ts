@@ -64,11 +64,16 @@ async function trainedLosses(
     settings: SETTINGS,
     seed: SEED,
     examples: EXAMPLES,
-    ...{ validation: [], replay: [] },
+    validation: [],
+    replay: [],
     limits,
   }
   const reached = {
-    ...{ trainedTokens: 0, trainLoss: 0, validationLoss: null, best: null, staleEpochs: 0 },
+    trainedTokens: 0,
+    trainLoss: 0,
+    validationLoss: null,
+    best: null,
+    staleEpochs: 0,
   }
   const state = { model, optimizer: new AdamW(elements), reached }
   const losses: number[] = []

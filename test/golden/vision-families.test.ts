@@ -138,12 +138,10 @@ async function openModel(name: string, asExported: boolean) {
   const options = { runtime, folder, slots: 3, prefillChunk: 7, asExported, ...session }
   const engine = await openTextEngine(options)
   const encoder = await openVisionModel({
-    ...{
-      runtime,
-      session,
-      rules: await readVisionRules(folder),
-      encoderFile: join(folder, 'onnx/vision_encoder.onnx'),
-    },
+    runtime,
+    session,
+    rules: await readVisionRules(folder),
+    encoderFile: join(folder, 'onnx/vision_encoder.onnx'),
     embeddingSize: defined(engine.embeddingSize),
   })
   const storage = {

@@ -108,7 +108,12 @@ describe('a model that listens', async () => {
   it('answers silence with no text', async () => {
     const silence = new Float32Array(3 * SAMPLE_RATE)
     expect(await transcribe(recognizer, silence, { voiceActivity: settings })).toEqual({
-      ...{ text: '', language: null, durationSeconds: 3, segments: [], words: [], logprobs: [] },
+      text: '',
+      language: null,
+      durationSeconds: 3,
+      segments: [],
+      words: [],
+      logprobs: [],
     })
     const nothing = transcribe(recognizer, silence.slice(0, 400), { voiceActivity: settings })
     await expect(nothing).rejects.toMatchObject({ code: 'audio_too_short' })
@@ -116,8 +121,12 @@ describe('a model that listens', async () => {
 
   it('reports the settings as ignored without a model that finds speech', () => {
     const request = {
-      ...{ task: 'transcribe' as const, language: null, prompt: '', temperature: 0 },
-      ...{ wordTimestamps: false, voiceActivity: settings },
+      task: 'transcribe' as const,
+      language: null,
+      prompt: '',
+      temperature: 0,
+      wordTimestamps: false,
+      voiceActivity: settings,
     }
     expect(plain.ignoredFields(request)).toEqual(['chunking_strategy'])
     expect(recognizer.ignoredFields(request)).toEqual([])

@@ -137,7 +137,11 @@ describe('the times of words', async () => {
   const { melBins } = files.mel
   const { stateType } = decoder
   const encoder = await openWhisperEncoder({
-    ...{ runtime, file: files.encoderFile, stateType, melBins, isRowCoupled: false },
+    runtime,
+    file: files.encoderFile,
+    stateType,
+    melBins,
+    isRowCoupled: false,
   })
   const mel = await openLogMel(runtime, files.mel)
   const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)

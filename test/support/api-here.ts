@@ -38,7 +38,9 @@ export async function startApiHere(place: TierPlace): Promise<ApiHere> {
   subscribe('fastify.initialization', listen)
   try {
     const { url, stop } = await runApi({
-      ...{ ...commonEnv(place), ...apiEnv(place.databaseUrl, port), ...place.env },
+      ...commonEnv(place),
+      ...apiEnv(place.databaseUrl, port),
+      ...place.env,
       OTEL_EXPORTER_PROMETHEUS_PORT: String(metricsPort),
       // The log would be the test's own output.
       LOG_LEVEL: 'fatal',

@@ -65,8 +65,12 @@ export async function readCompletion(
 ): Promise<Seen> {
   const answer = await post(url, '/v1/completions', body, options)
   const seen: Seen = {
-    ...{ status: answer.status, text: '', chunkAtMs: [], numDone: 0 },
-    ...{ finishReason: null, error: undefined },
+    status: answer.status,
+    text: '',
+    chunkAtMs: [],
+    numDone: 0,
+    finishReason: null,
+    error: undefined,
   }
   if (!answer.ok || body.stream !== true) {
     const text = await answer.text()

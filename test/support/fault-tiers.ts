@@ -137,7 +137,10 @@ function spawnTier(
     })
   })
   return {
-    ...{ url: `http://127.0.0.1:${port}`, pid: child.pid ?? 0, logFile, exited },
+    url: `http://127.0.0.1:${port}`,
+    pid: child.pid ?? 0,
+    logFile,
+    exited,
     kill: (signal) => void child.kill(signal),
     isRunning: () => child.exitCode === null && child.signalCode === null,
   }

@@ -66,7 +66,8 @@ export async function openToyTiers(options: {
   })
   return {
     ...tiers,
-    ...{ api, redis },
+    api,
+    redis,
     numHeld: () => redis.llen(keys.bull('completion', 'toy', 'active')),
     numWaiting: () => redis.zcard(keys.bull('completion', 'toy', 'prioritized')),
     numRuns: async () => (await redis.keys(keys.claim('*'))).length,

@@ -70,7 +70,9 @@ export async function openFaultWorldOn(
   const admin = await openRedis(url, 'worker', log)
   const workers: ToyProcess[] = []
   return {
-    ...{ prefix, submitter, admin },
+    prefix,
+    submitter,
+    admin,
     async spawnWorker(slots = 16, redisUrl = url) {
       const worker = await spawnToyWorker(redisUrl, prefix, slots)
       workers.push(worker)

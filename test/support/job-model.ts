@@ -26,8 +26,12 @@ export type RowEvent =
 
 /** A job when it was made. */
 export const NEW_ROW: ModelRow = {
-  ...{ state: 'queued', lease: null, isLeaseLive: false },
-  ...{ isCancelled: false, isLate: false, announced: 0 },
+  state: 'queued',
+  lease: null,
+  isLeaseLive: false,
+  isCancelled: false,
+  isLate: false,
+  announced: 0,
 }
 
 /** Whether the job may still end. */

@@ -44,7 +44,10 @@ export interface OtlpReceiver {
 /** Starts a collector of OTLP over HTTP: JSON is read, protobuf is kept as bytes. */
 export async function startOtlpReceiver(): Promise<OtlpReceiver> {
   const receiver: Omit<OtlpReceiver, 'url' | 'stop'> = {
-    ...{ spans: [], points: [], bodies: [], headers: [] },
+    spans: [],
+    points: [],
+    bodies: [],
+    headers: [],
   }
   const server: Server = createServer((request, response) => {
     const chunks: Buffer[] = []
@@ -126,7 +129,10 @@ function take(receiver: Omit<OtlpReceiver, 'url' | 'stop'>, wire: Wire): void {
     const about = read(resource.attributes)
     for (const span of scopeSpans.flatMap(({ spans }) => spans)) {
       receiver.spans.push({
-        ...{ name: span.name, traceId: span.traceId, spanId: span.spanId, kind: span.kind },
+        name: span.name,
+        traceId: span.traceId,
+        spanId: span.spanId,
+        kind: span.kind,
         parentSpanId: span.parentSpanId ?? '',
         attributes: read(span.attributes ?? []),
         resource: about,

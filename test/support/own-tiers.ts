@@ -14,12 +14,15 @@ export async function startOwnTiers(
 ): Promise<Tiers & Omit<TierPlace, 'env'>> {
   const { url, drop } = await createDatabase()
   const place = {
-    ...{ databaseUrl: url, redisUrl: inject('redisUrl'), keyPrefix: freshPrefix() },
+    databaseUrl: url,
+    redisUrl: inject('redisUrl'),
+    keyPrefix: freshPrefix(),
     folder: await mkdtemp(join(tmpdir(), 'millrace-tiers-')),
   }
   const tiers = await startTiers({ ...place, env })
   return {
-    ...{ ...tiers, ...place },
+    ...tiers,
+    ...place,
     async stop() {
       await tiers.stop()
       await drop()

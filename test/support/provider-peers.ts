@@ -34,7 +34,11 @@ export const ID_TOKEN_CLAIMS = {
 }
 
 const oidc = (id: ProviderId, tokenPath: string, scopes: readonly string[]): ProviderCase => ({
-  ...{ id, tokenPath, scopes, claims: ID_TOKEN_CLAIMS, profile: {} },
+  id,
+  tokenPath,
+  scopes,
+  claims: ID_TOKEN_CLAIMS,
+  profile: {},
   expected: { subject: 'oidc-1', emails: [email('o@test.dev')], metadata: { full_name: 'Olga' } },
 })
 
@@ -50,7 +54,8 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
   oidc('linkedin_oidc', '/oauth/v2/accessToken', OIDC_SCOPES),
   oidc('slack_oidc', '/api/openid.connect.token', OIDC_SCOPES),
   {
-    ...{ id: 'keycloak', tokenPath: '/protocol/openid-connect/token' },
+    id: 'keycloak',
+    tokenPath: '/protocol/openid-connect/token',
     scopes: ['openid', 'profile', 'email'],
     profile: {
       '/protocol/openid-connect/userinfo': body({
@@ -62,7 +67,9 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: 'k', emails: [email('k@test.dev', false)] },
   },
   {
-    ...{ id: 'bitbucket', tokenPath: '/site/oauth2/access_token', isBasic: true },
+    id: 'bitbucket',
+    tokenPath: '/site/oauth2/access_token',
+    isBasic: true,
     scopes: ['account', 'email'],
     profile: {
       '/2.0/user': body({ uuid: '{b}', display_name: 'Bo' }),
@@ -73,7 +80,9 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: '{b}', emails: [email('b@test.dev', false)], metadata: { name: 'Bo' } },
   },
   {
-    ...{ id: 'discord', tokenPath: '/api/oauth2/token', scopes: ['email', 'identify'] },
+    id: 'discord',
+    tokenPath: '/api/oauth2/token',
+    scopes: ['email', 'identify'],
     profile: {
       '/api/users/@me': body({
         id: '7',
@@ -85,7 +94,8 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
       }),
     },
     expected: {
-      ...{ subject: '7', emails: [email('d@test.dev')] },
+      subject: '7',
+      emails: [email('d@test.dev')],
       metadata: {
         name: 'di#0',
         full_name: 'di',
@@ -94,25 +104,34 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     },
   },
   {
-    ...{ id: 'facebook', tokenPath: '/oauth/access_token', scopes: ['email'] },
+    id: 'facebook',
+    tokenPath: '/oauth/access_token',
+    scopes: ['email'],
     // Facebook leaves the address out when its user has none.
     profile: { '/me': body({ id: 'f', name: 'Fay' }) },
     expected: { subject: 'f', emails: [], metadata: { name: 'Fay', email_verified: false } },
   },
   {
-    ...{ id: 'figma', tokenPath: '/v1/oauth/token', isBasic: true, scopes: ['files:read'] },
+    id: 'figma',
+    tokenPath: '/v1/oauth/token',
+    isBasic: true,
+    scopes: ['files:read'],
     profile: { '/v1/me': body({ id: 'fi', handle: 'Fi', email: 'fi@test.dev', img_url: 'i' }) },
     expected: { subject: 'fi', emails: [email('fi@test.dev')], metadata: { avatar_url: 'i' } },
   },
   {
-    ...{ id: 'fly', tokenPath: '/oauth/token', scopes: ['read'] },
+    id: 'fly',
+    tokenPath: '/oauth/token',
+    scopes: ['read'],
     profile: {
       '/oauth/token/info': body({ user_id: 'fl', user_name: 'Fl', email: 'fl@test.dev' }),
     },
     expected: { subject: 'fl', emails: [email('fl@test.dev')] },
   },
   {
-    ...{ id: 'github', tokenPath: '/login/oauth/access_token', scopes: ['user:email'] },
+    id: 'github',
+    tokenPath: '/login/oauth/access_token',
+    scopes: ['user:email'],
     profile: {
       '/api/v3/user': body({ id: 42, login: 'octo', name: 'Octo' }),
       '/api/v3/user/emails': body([
@@ -121,12 +140,15 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
       ]),
     },
     expected: {
-      ...{ subject: '42', emails: [email('g@test.dev'), email('h@test.dev', false, false)] },
+      subject: '42',
+      emails: [email('g@test.dev'), email('h@test.dev', false, false)],
       metadata: { user_name: 'octo', preferred_username: 'octo', sub: '42', provider_id: '42' },
     },
   },
   {
-    ...{ id: 'gitlab', tokenPath: '/oauth/token', scopes: ['read_user'] },
+    id: 'gitlab',
+    tokenPath: '/oauth/token',
+    scopes: ['read_user'],
     profile: {
       '/api/v4/user': body({ id: 5, name: 'Gi', email: 'gi@test.dev', confirmed_at: '2020-01-01' }),
       '/api/v4/user/emails': body([{ email: 'other@test.dev' }]),
@@ -137,7 +159,8 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     },
   },
   {
-    ...{ id: 'kakao', tokenPath: '/oauth/token' },
+    id: 'kakao',
+    tokenPath: '/oauth/token',
     scopes: ['account_email', 'profile_image', 'profile_nickname'],
     profile: {
       '/v2/user/me': body({
@@ -148,7 +171,8 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: '9', emails: [email('k@test.dev', false)] },
   },
   {
-    ...{ id: 'linkedin', tokenPath: '/oauth/v2/accessToken' },
+    id: 'linkedin',
+    tokenPath: '/oauth/v2/accessToken',
     scopes: ['r_emailaddress', 'r_liteprofile'],
     profile: {
       '/v2/me': body({
@@ -163,7 +187,10 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: 'l', emails: [email('l@test.dev')], metadata: { name: 'Li' } },
   },
   {
-    ...{ id: 'notion', tokenPath: '/v1/oauth/token', isBasic: true, scopes: [] },
+    id: 'notion',
+    tokenPath: '/v1/oauth/token',
+    isBasic: true,
+    scopes: [],
     profile: {
       '/v1/users/me': body({
         bot: { owner: { user: { id: 'n', name: 'No', person: { email: 'n@test.dev' } } } },
@@ -172,7 +199,9 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: 'n', emails: [email('n@test.dev')], metadata: { name: 'No' } },
   },
   {
-    ...{ id: 'slack', tokenPath: '/api/oauth.access', scopes: ['profile', 'email', 'openid'] },
+    id: 'slack',
+    tokenPath: '/api/oauth.access',
+    scopes: ['profile', 'email', 'openid'],
     profile: {
       '/api/openid.connect.userInfo': body({
         ok: true,
@@ -183,13 +212,17 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: 'U1', emails: [email('s@test.dev')] },
   },
   {
-    ...{ id: 'snapchat', tokenPath: '/accounts/oauth2/token' },
+    id: 'snapchat',
+    tokenPath: '/accounts/oauth2/token',
     scopes: ['external_id', 'display_name', 'bitmoji.avatar'].map((name) => SNAPCHAT + name),
     profile: { '/v1/me': body({ data: { me: { externalId: 'sn', displayName: 'Sn' } } }) },
     expected: { subject: 'sn', emails: [], metadata: { name: 'Sn' } },
   },
   {
-    ...{ id: 'spotify', tokenPath: '/api/token', isBasic: true, scopes: ['user-read-email'] },
+    id: 'spotify',
+    tokenPath: '/api/token',
+    isBasic: true,
+    scopes: ['user-read-email'],
     profile: {
       '/v1/me': body({
         id: 'sp',
@@ -203,7 +236,9 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     expected: { subject: 'sp', emails: [email('sp@test.dev', false)], metadata: { picture: 'l' } },
   },
   {
-    ...{ id: 'twitch', tokenPath: '/oauth2/token', scopes: ['user:read:email'] },
+    id: 'twitch',
+    tokenPath: '/oauth2/token',
+    scopes: ['user:read:email'],
     profile: {
       '/helix/users': body({
         data: [{ id: 't', login: 'tw', display_name: 'Tw', email: 't@test.dev' }],
@@ -216,12 +251,18 @@ export const PROVIDER_CASES: readonly ProviderCase[] = [
     },
   },
   {
-    ...{ id: 'workos', tokenPath: '/sso/token', scopes: [], profile: {} },
+    id: 'workos',
+    tokenPath: '/sso/token',
+    scopes: [],
+    profile: {},
     tokenReply: { profile: { id: 'w', first_name: 'Wo', email: 'w@test.dev', connection_id: 'c' } },
     expected: { subject: 'w', emails: [email('w@test.dev')], metadata: { name: 'Wo' } },
   },
   {
-    ...{ id: 'zoom', tokenPath: '/oauth/token', isBasic: true, scopes: [] },
+    id: 'zoom',
+    tokenPath: '/oauth/token',
+    isBasic: true,
+    scopes: [],
     profile: {
       '/v2/users/me': body({ id: 'z', first_name: 'Zo', email: 'z@test.dev', verified: 0 }),
     },

@@ -19,12 +19,10 @@ export async function serveModels(models: readonly object[], served: readonly st
   const catalogue = join(folder, 'models.json')
   await writeFile(catalogue, JSON.stringify({ models }))
   const tiers = openFaultTiers({
-    ...{
-      databaseUrl: database.url,
-      redisUrl: inject('redisUrl'),
-      folder,
-      keyPrefix: freshPrefix(),
-    },
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: served.join(',') },
   })
   const close = async (): Promise<void> => {

@@ -66,7 +66,11 @@ export async function openV1App(
       headers: { authorization: `Bearer ${secret}`, ...init.headers },
     })
   return {
-    ...{ app, base, key, newKey, call },
+    app,
+    base,
+    key,
+    newKey,
+    call,
     post: (path, body, secret) =>
       call(
         path,

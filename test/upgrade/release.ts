@@ -67,7 +67,8 @@ export async function checkOut(ref: string, folder: string): Promise<Release> {
 export async function startApi(release: Release, place: Place): Promise<TierProcess> {
   const [port, metricsPort] = [await findFreePort(), await findFreePort()]
   return start(release, place, {
-    ...{ name: 'api', port },
+    name: 'api',
+    port,
     env: {
       ...apiEnv(place.databaseUrl, port),
       OTEL_EXPORTER_PROMETHEUS_PORT: String(metricsPort),
@@ -99,8 +100,11 @@ async function start(
     command: globalThis.process.execPath,
     args: [script, name],
     env: {
-      ...{ MILLRACE_DATA_DIR: folder, MILLRACE_REDIS_PREFIX: 'upgrade', REDIS_URL: redisUrl },
-      ...{ LOG_LEVEL: 'warn', ...env },
+      MILLRACE_DATA_DIR: folder,
+      MILLRACE_REDIS_PREFIX: 'upgrade',
+      REDIS_URL: redisUrl,
+      LOG_LEVEL: 'warn',
+      ...env,
     },
     logFile: join(folder, `logs/${name}-${port}.log`),
     stopSignal: 'TERM',

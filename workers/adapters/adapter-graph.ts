@@ -41,7 +41,9 @@ export function addAdapters(
 ): { readonly model: Model; readonly targets: readonly AdapterTarget[] } | undefined {
   const view = new GraphView(model.graph)
   const targets = findLinearModules(view).map((module, index) => ({
-    ...{ ...module, a: `adapter_a.${index}`, b: `adapter_b.${index}` },
+    ...module,
+    a: `adapter_a.${index}`,
+    b: `adapter_b.${index}`,
   }))
   if (targets.length === 0) return undefined
   const pass = new Pass(view, targets)

@@ -40,7 +40,9 @@ const FILE_BYTES_MAX = 1 << 30
 export function openAdapterLibrary(options: LibraryOptions): AdapterLibrary {
   const { bytesMax, log } = options
   const residency = new Residency<ResidentAdapter, AdapterReference>({
-    ...{ bytesMax, log, noun: 'adapter' },
+    bytesMax,
+    log,
+    noun: 'adapter',
     keyOf: ({ id, source }) => `${id}\n${source}`,
     async open(reference) {
       const adapter = await loadAdapter(reference, options)
@@ -73,9 +75,7 @@ async function loadAdapter(
     if (error instanceof ServiceError || error instanceof CancelledError) throw error
     throw failure.unprocessable(
       `The adapter \`${reference.id}\` cannot be used: ${reasonOf(error)}.`,
-      {
-        ...{ code: 'adapter_invalid', param: 'model', cause: error },
-      },
+      { code: 'adapter_invalid', param: 'model', cause: error },
     )
   }
 }

@@ -95,10 +95,21 @@ export function writePeftAdapter(
     [...modules.keys()].map((path) => path.slice(path.lastIndexOf('.') + 1)),
   )
   const config = {
-    ...{ peft_type: 'LORA', task_type: 'CAUSAL_LM', base_model_name_or_path: baseModel ?? null },
-    ...{ r: rank, lora_alpha: alpha, lora_dropout: 0, bias: 'none', fan_in_fan_out: false },
-    ...{ target_modules: [...lastNames].toSorted(), inference_mode: true, use_rslora: false },
-    ...{ use_dora: false, modules_to_save: null, rank_pattern: {}, alpha_pattern: {} },
+    peft_type: 'LORA',
+    task_type: 'CAUSAL_LM',
+    base_model_name_or_path: baseModel ?? null,
+    r: rank,
+    lora_alpha: alpha,
+    lora_dropout: 0,
+    bias: 'none',
+    fan_in_fan_out: false,
+    target_modules: [...lastNames].toSorted(),
+    inference_mode: true,
+    use_rslora: false,
+    use_dora: false,
+    modules_to_save: null,
+    rank_pattern: {},
+    alpha_pattern: {},
   }
   return {
     'adapter_config.json': Buffer.from(`${JSON.stringify(config, undefined, 2)}\n`),

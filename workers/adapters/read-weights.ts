@@ -86,7 +86,10 @@ async function runAlone(
   const { nodes, constants, input } = part
   const type = isHalf(model.graph) ? 'float16' : 'float32'
   const graph = {
-    ...{ name: 'weights', nodes, constants, rest: [] },
+    name: 'weights',
+    nodes,
+    constants,
+    rest: [],
     inputs: input === undefined ? [] : [makeValue(input, type, ['', '', ''])],
     outputs: [{ name: 'weights', onnxType: undefined, dims: undefined, rest: [] }],
   }

@@ -92,7 +92,8 @@ export class CtcReader {
       {
         text: spelled.map(({ token }) => token).join(''),
         isSpaced: space !== undefined,
-        ...{ start: first.start, end: last.end },
+        start: first.start,
+        end: last.end,
         tokenIds: [...(space === undefined ? [] : [space]), ...runs].map(({ tokenId }) => tokenId),
         logprobs: [...(space === undefined ? [] : [present(' ', space)]), ...spelled],
       },

@@ -48,7 +48,10 @@ export async function openCtc(options: CtcOptions): Promise<Recognizer> {
   const { runtime, folder, onnxFile, session } = options
   const files = await readCtcFiles(folder, onnxFile)
   const model = await openWaveModel<CtcFrames>({
-    ...{ runtime, file: files.modelFile, output: 'logits', pads: files.ignoresPadding },
+    runtime,
+    file: files.modelFile,
+    output: 'logits',
+    pads: files.ignoresPadding,
     isRowCoupled: await areRowsCoupled([files.modelFile]),
     ...(session && { session }),
     openReader: (type) => openFrameReader(runtime, type, (samples) => countFrames(files, samples)),

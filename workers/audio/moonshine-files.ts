@@ -32,7 +32,8 @@ export async function readMoonshineFiles(
     tokenizerJson: await readJson(folder, 'tokenizer.json'),
     tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
     contextLength: countIn(folder, config, 'max_position_embeddings', {
-      ...{ fallback: 194, max: CONTEXT_MAX },
+      fallback: 194,
+      max: CONTEXT_MAX,
     }),
     startOfText: token('decoder_start_token_id', 1),
     endOfText: token('eos_token_id', 2),

@@ -50,9 +50,13 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
     const encoder = await openWaveModel<WindowStates>({
-      ...{ runtime, file: files.encoderFile, output: 'last_hidden_state' },
+      runtime,
+      file: files.encoderFile,
+      output: 'last_hidden_state',
       // A norm over time counts the padding.
-      ...{ pads: false, isRowCoupled, ...(session && { session }) },
+      pads: false,
+      isRowCoupled,
+      ...(session && { session }),
       openReader: async () => ({
         read: async (states) => statesOfRows(states, decoder.stateType),
         close: async () => {},
@@ -63,7 +67,8 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
     const answers = createAnswerDecoder(decoder, { isRowCoupled })
     const parts = { files, tokenizer, encoder, answers, windowSamples }
     return {
-      ...{ windowSamples, modelFiles: graphs },
+      windowSamples,
+      modelFiles: graphs,
       noWordTimes: 'Moonshine has no timestamps',
       check: checkTranscription,
       ignoredFields,
@@ -151,7 +156,10 @@ function presentSegment(
     seekFrames: seekFramesOf(seek),
     start: roundToHundredths(seek / SAMPLE_RATE),
     end: roundToHundredths((seek + samples) / SAMPLE_RATE),
-    ...{ text, tokenIds, temperature, averageLogprob },
+    text,
+    tokenIds,
+    temperature,
+    averageLogprob,
     compressionRatio: compressionRatioOf(text),
     noSpeechProbability: 0,
   }

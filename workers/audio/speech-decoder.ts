@@ -64,7 +64,9 @@ export async function openSpeechDecoder(
       return { runtime, stateType, ...chosen }
     }
     return {
-      ...{ stateType, poolSize: first.poolSize, close },
+      stateType,
+      poolSize: first.poolSize,
+      close,
       attentionTypes: findAttentions(first.wide),
       begin: (prompts, windows, isAlone = true) =>
         DecoderRun.begin(choose(isAlone), prompts, windows),

@@ -34,7 +34,8 @@ export async function readWaveFeatures(
   const whole = await findJson(folder, 'preprocessor_config.json')
   const features = whole ?? (isRecord(part) ? part : {})
   const sampleRate = countIn(folder, features, 'sampling_rate', {
-    ...{ fallback: SAMPLE_RATE, max: 192_000 },
+    fallback: SAMPLE_RATE,
+    max: 192_000,
   })
   if (sampleRate !== SAMPLE_RATE) {
     throw new ModelLoadError(folder, `${sampleRate} samples a second are not supported`)

@@ -62,7 +62,10 @@ function silence(
   const durationSeconds = recordedSamples / SAMPLE_RATE
   if (durationSeconds < SECONDS_MIN) throw tooShort()
   return {
-    ...{ text: '', language, durationSeconds, segments: [] },
+    text: '',
+    language,
+    durationSeconds,
+    segments: [],
     ...(wordTimestamps && { words: [] }),
     ...(logprobs === true && { logprobs: [] }),
   }

@@ -84,7 +84,13 @@ export function readDecoderShape(folder: string, config: Json): DecoderShape {
   const { softcaps = {} } = family
   const capOf = (name: string | undefined) => name && settings.findPositive(name)
   return {
-    ...{ architecture, family, hiddenSize, numHeads, numCacheHeads, headDim, positions },
+    architecture,
+    family,
+    hiddenSize,
+    numHeads,
+    numCacheHeads,
+    headDim,
+    positions,
     innerSize: settings.count('intermediate_size', { max: SIZE_MAX }),
     vocabSize: settings.count('vocab_size', { max: VOCABULARY_MAX }),
     epsilon: settings.positive('rms_norm_eps', 1e-6),

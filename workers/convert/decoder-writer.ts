@@ -171,8 +171,10 @@ export class DecoderWriter {
       {
         domain: 'com.microsoft',
         attributes: {
-          ...{ bits: int(HEAD_BITS), block_size: int(BLOCK_SIZE) },
-          ...{ gather_axis: int(0), quantize_axis: int(1) },
+          bits: int(HEAD_BITS),
+          block_size: int(BLOCK_SIZE),
+          gather_axis: int(0),
+          quantize_axis: int(1),
         },
       },
     )
@@ -193,7 +195,10 @@ export class DecoderWriter {
     return this.add('MatMulNBits', [input, codes, scales], output, {
       domain: 'com.microsoft',
       attributes: {
-        ...{ K: int(inSize), N: int(outSize), bits: int(bits), block_size: int(BLOCK_SIZE) },
+        K: int(inSize),
+        N: int(outSize),
+        bits: int(bits),
+        block_size: int(BLOCK_SIZE),
         accuracy_level: int(ACCURACY_LEVEL),
       },
     })

@@ -138,7 +138,8 @@ function addAttention(parts: Parts, layer: number, input: string): string {
       {
         domain: 'com.microsoft',
         attributes: {
-          ...{ num_heads: int(numHeads), kv_num_heads: int(numCacheHeads) },
+          num_heads: int(numHeads),
+          kv_num_heads: int(numCacheHeads),
           scale: float(scoreScale),
           ...(tables.length > 0 && { do_rotary: int(1) }),
           ...(window !== undefined && { local_window_size: int(window) }),

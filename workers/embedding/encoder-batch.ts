@@ -149,7 +149,8 @@ function buildBag(
   return {
     feeds,
     // The graph makes the means itself, so that nothing is padded.
-    ...{ width: 0, mask: new BigInt64Array(0) },
+    width: 0,
+    mask: new BigInt64Array(0),
     dispose() {
       for (const tensor of Object.values(feeds)) tensor.dispose()
     },

@@ -102,7 +102,11 @@ const READS_PADDING = /^siglip/
 const TOWER_POSITIONS: Readonly<Record<string, number>> = { clip: 77, siglip: 64, siglip2: 64 }
 /** The graph makes the vector of a text; only directions are compared with those of images. */
 const TOWER_HEAD: SentenceHead = {
-  ...{ pooling: ['mean'], dense: [], isNormalized: true, isStated: false, problem: undefined },
+  pooling: ['mean'],
+  dense: [],
+  isNormalized: true,
+  isStated: false,
+  problem: undefined,
 }
 
 /** Whether tokens attend to those before them alone, so that only the last one has read all. */

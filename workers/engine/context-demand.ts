@@ -43,7 +43,9 @@ export async function readDemand(
     operators.hasGroupQueryAttention ? positionsOfTables(model) : positionsOfGrowing(config, model),
   )
   return {
-    ...{ modelLength, wantedMax: maxContextTokens, slots },
+    modelLength,
+    wantedMax: maxContextTokens,
+    slots,
     memoryBytes: Math.min(memoryBytes, findMemoryBytes()),
     ...bytesOfPast(model),
     runBytes: Math.max(prefillChunk, slots) * (config.numHeads ?? HEADS_UNKNOWN) * SCORE_BYTES,

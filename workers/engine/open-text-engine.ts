@@ -181,7 +181,10 @@ function openPair(
 ): Promise<TextEngine> {
   const { runtime, slots, executionProvider, intraOpThreads } = options
   return openEncoderDecoder({
-    ...{ runtime, files, slots, vocabSize },
+    runtime,
+    files,
+    slots,
+    vocabSize,
     session: {
       ...(executionProvider && { executionProvider }),
       ...(intraOpThreads !== undefined && { intraOpThreads }),
@@ -273,7 +276,9 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
   const { slotsMax, statePositions } = chooseSlotsMax(demand, { contextLength, slotsWanted })
   const sizes = { slots: slotsMax, contextLength, chunkMax }
   const engine = new Engine(makeRunner(options, decoder, sizes), {
-    ...{ slots, slotsMax, statePositions },
+    slots,
+    slotsMax,
+    statePositions,
     prefillChunk,
     contextLength,
     reusesPrefixes: runLengths !== 'whole' && !graph.isRowCoupled,
@@ -330,7 +335,11 @@ function makeRunner(
 ): ModelRunner {
   const { slots, contextLength } = sizes
   const options: RunnerOptions = {
-    ...{ runtime, session, adapters, graph, ...sizes },
+    runtime,
+    session,
+    adapters,
+    graph,
+    ...sizes,
     ...(embedder !== undefined && { embedder }),
     ...(shortTextMax !== undefined && { shortTextMax }),
   }

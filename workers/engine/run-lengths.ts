@@ -62,7 +62,10 @@ async function computeText(
 function makeSequence(vocabSize: number): Sequence {
   const promptTokenIds = SINGLE.map((_, index) => Math.floor(((index + 1) * vocabSize) / 6))
   const request = {
-    ...{ promptTokenIds, generatedTokenIds: [], maxNewTokens: 1, cacheScope: '' },
+    promptTokenIds,
+    generatedTokenIds: [],
+    maxNewTokens: 1,
+    cacheScope: '',
     sampler: { next: () => ({ tokenId: 0 }) },
     endTokenIds: new Set<number>(),
     onToken: () => false,

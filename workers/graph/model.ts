@@ -107,7 +107,12 @@ export function makeNode(
 ): GraphNode {
   const names = typeof outputs === 'string' ? [outputs] : outputs
   return {
-    ...{ name: `${names[0]}/${operator}`, operator, domain, inputs, outputs: names, attributes },
+    name: `${names[0]}/${operator}`,
+    operator,
+    domain,
+    inputs,
+    outputs: names,
+    attributes,
     rest: [],
   }
 }

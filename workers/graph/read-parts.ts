@@ -174,7 +174,14 @@ function readAttributeValue(
 
 /** Bytes of an element in each of the typed lists of a TensorProto, by the ONNX type. */
 const BYTES_OF_INT32_DATA: Readonly<Record<number, number>> = {
-  ...{ 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 9: 1, 10: 2, 16: 2 },
+  2: 1,
+  3: 1,
+  4: 2,
+  5: 2,
+  6: 4,
+  9: 1,
+  10: 2,
+  16: 2,
 }
 
 /** A TensorProto; its data become bytes, also where a typed list holds them. */

@@ -61,7 +61,8 @@ export async function drawLatents(
       )
     }
     await onStep?.({
-      ...{ step: index - first + 1, latents },
+      step: index - first + 1,
+      latents,
       clean: () => estimateClean(scheduler, files.scheduler.prediction_type, run),
     })
   }

@@ -27,7 +27,10 @@ const FORMATS = ['png', 'jpeg', 'webp']
 export const PROMPT_IMAGE_FORMATS = [...FORMATS, 'gif']
 const OPAQUE_MIN = 128
 const FORMAT_NAMES: Readonly<Record<string, string>> = {
-  ...{ png: 'PNG', jpeg: 'JPEG', webp: 'WebP', gif: 'GIF' },
+  png: 'PNG',
+  jpeg: 'JPEG',
+  webp: 'WebP',
+  gif: 'GIF',
 }
 
 /**

@@ -79,7 +79,8 @@ export async function openUnet(
     const batcher = new Batcher<Item, Float32Array>({
       maxBatchTokens: rowsOf(rowsMax),
       maxBatchSize: isSplit || isRowCoupled ? 1 : rowsMax,
-      ...{ poolSize, onBatch },
+      poolSize,
+      onBatch,
       ...(poolSize > 1 && { sharedBatchTokens: rowsOf(SHARED_ROWS_MAX) }),
       lengthOf: ({ row: { sample } }) => (sample.dims[2] as number) * (sample.dims[3] as number),
       canJoin: joinRule(wide),

@@ -72,7 +72,9 @@ type Queue = Batcher<{ readonly volume: Volume; readonly signal: AbortSignal }, 
 /** One image after another in each session. */
 function queueOf(runtime: Runtime, pool: SessionPool): Queue {
   return new Batcher({
-    ...{ maxBatchTokens: 1, maxBatchSize: 1, poolSize: pool.poolSize },
+    maxBatchTokens: 1,
+    maxBatchSize: 1,
+    poolSize: pool.poolSize,
     lengthOf: () => 1,
     run(images, isAlone) {
       const [{ volume, signal }] = images as [(typeof images)[0]]

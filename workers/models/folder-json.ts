@@ -47,7 +47,10 @@ export async function findJsonValue(
 const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
 /** The largest tokenizers have some two million values. */
 const JSON_LIMITS = {
-  ...{ depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 },
+  depth: 200,
+  members: 5_000_000,
+  values: 5_000_000,
+  textBytes: 16 << 20,
   requiresFinite: false,
 }
 

@@ -95,7 +95,8 @@ export class PreparationPool {
   ): Promise<PreparationResults[Kind]> {
     if (this.#waiting.length >= WAITING_MAX) {
       throw failure.overloaded('Too many requests are being prepared, please retry.', {
-        ...{ code: 'over_capacity', retryAfterSeconds: 1 },
+        code: 'over_capacity',
+        retryAfterSeconds: 1,
       })
     }
     const result = await new Promise<TaskResult>((resolve, reject) => {

@@ -110,7 +110,8 @@ async function classifyFreely(
 
 function readsImagesAlone(): Error {
   return failure.invalidRequest('This model reads images, not texts.', {
-    ...{ param: 'input', code: 'unsupported_value' },
+    param: 'input',
+    code: 'unsupported_value',
   })
 }
 

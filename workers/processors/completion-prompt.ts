@@ -69,7 +69,8 @@ export async function preparePrompt(
   const room = contextLength - tokenIds.length
   const { signal = new AbortController().signal, cacheScope = '' } = request
   return {
-    ...{ tokenIds, droppedCount },
+    tokenIds,
+    droppedCount,
     ...(placed !== undefined && {
       embedded: await embedImages(placed, { scope: cacheScope, signal }),
     }),
@@ -144,12 +145,15 @@ export async function readPrompt(
   const images = await readImages(model, prompt)
   const encoder = images.length > 0 ? model.vision?.encoder : undefined
   const read = await readSource(model, prompt, {
-    ...{ ...request, addSpecialTokens, tokensMax },
+    ...request,
+    addSpecialTokens,
+    tokensMax,
     ...(encoder !== undefined && { placeholder: encoder.placeholder }),
   })
   if (encoder === undefined || read.tokenIds === undefined) return read
   const placed = placeImages(read.tokenIds, images, {
-    ...{ imageTokenId: encoder.imageTokenId, placeholder: encoder.placeholder },
+    imageTokenId: encoder.imageTokenId,
+    placeholder: encoder.placeholder,
     encode: (text) => model.text.tokenizer.encode(text, { addSpecialTokens: false }),
   })
   return { ...read, tokenIds: placed.tokenIds, count: placed.tokenIds.length, placed }

@@ -45,7 +45,8 @@ export async function processCompletion(
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
     const format = input.task === 'generate' ? input.responseFormat : { type: 'text' as const }
     throw failure.invalidRequest(tooAmbiguous(format), {
-      ...{ param: format.type === 'text' ? 'tools' : formPathOf(format), cause: error },
+      param: format.type === 'text' ? 'tools' : formPathOf(format),
+      cause: error,
     })
   }
 }
@@ -104,9 +105,7 @@ async function processGenerate(
     source: constraint,
     ignored = [],
     isFree = false,
-  } = await findConstraint(model, input, {
-    ...{ cacheScope, signal, budget },
-  })
+  } = await findConstraint(model, input, { cacheScope, signal, budget })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()

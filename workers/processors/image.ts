@@ -57,7 +57,12 @@ export async function processImage(
   const report = (partialImage?: PartialImage): void =>
     reply.progress(stepsDone, input.n * stepsEach, partialImage && { partialImage })
   const storePartial = storePartials(input, {
-    ...{ pipeline, storage, runs: stepsEach, size, finish, report },
+    pipeline,
+    storage,
+    runs: stepsEach,
+    size,
+    finish,
+    report,
   })
   const waiting = imageKeys.entries()
   const drawWaiting = async (either: AbortSignal): Promise<void> => {

@@ -135,7 +135,8 @@ async function openCompletionModel(
     openTextEngine({
       runtime,
       folder,
-      ...{ slots, slotsMax },
+      slots,
+      slotsMax,
       ...(onnxFile !== undefined && { onnxFile }),
       ...(maxContextTokens !== undefined && { maxContextTokens }),
       ...(config.memoryBytesMax > 0 && { memoryBytes: config.memoryBytesMax }),
@@ -162,12 +163,16 @@ async function openCompletionModel(
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const sharesCaches = options.sharedPrefixCache === true
     const adapters = openAdapterLibrary({
-      ...{ bytesMax: config.adapterBytesMax, rankMax: config.adapterRankMax, fetchOptions, log },
+      bytesMax: config.adapterBytesMax,
+      rankMax: config.adapterRankMax,
+      fetchOptions,
+      log,
       fit: (adapter) => engine.fitAdapter(adapter),
     })
     return {
       opened: createCompletionModel(engine, text, {
-        ...{ sharesCaches, adapters },
+        sharesCaches,
+        adapters,
         ...(vision !== undefined && { vision: { encoder: vision.encoder, storage } }),
       }),
       bytes: await modelFileBytes([...engine.modelFiles, ...(vision?.files ?? [])]),

@@ -104,8 +104,12 @@ async function openTower(
 ): Promise<ImageTower> {
   prepareImageLibrary()
   return openImageTower({
-    ...{ runtime, folder, file, session: sessionOptionsOf(model, config) },
-    ...{ outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions },
+    runtime,
+    folder,
+    file,
+    session: sessionOptionsOf(model, config),
+    outputs: ['image_embeds', 'pooler_output'],
+    width: encoder.dimensions,
     ...(onBatch !== undefined && { onBatch }),
   })
 }
@@ -138,7 +142,9 @@ export async function openSpeechModel(
   const { onnxFile } = model.options
   const encoder = await findSpeechEncoder()
   const voices = await openVoices({
-    ...{ runtime, folder, session: sessionOptionsOf(model, config) },
+    runtime,
+    folder,
+    session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
   })
   return { opened: { voices, encoder }, bytes: await bytesOfParts([voices.modelFile]) }
@@ -157,7 +163,10 @@ export async function openImageModel(
   }
   prepareImageLibrary()
   const pipeline = await openPipeline({
-    ...{ runtime, folder, session, defaults },
+    runtime,
+    folder,
+    session,
+    defaults,
     ...(tileSize !== undefined && { tileSize }),
     ...(onBatch !== undefined && { onBatch }),
   })

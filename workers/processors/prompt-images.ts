@@ -20,7 +20,8 @@ export async function readImages(
   if (first === undefined) return []
   if (vision === undefined) {
     throw failure.invalidRequest('This model does not read images.', {
-      ...{ param: first.path, code: 'unsupported_value' },
+      param: first.path,
+      code: 'unsupported_value',
     })
   }
   const read: PromptImage[] = []

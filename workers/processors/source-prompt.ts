@@ -103,7 +103,8 @@ function findTranslation(
   }
   return {
     prompt: isEdit ? { form: 'text', text: prompt.input } : prompt,
-    ...{ sourceTokenId, known },
+    sourceTokenId,
+    known,
     ...(isInSource ? { forced: usual, prefix: [target] } : { forced: [target], prefix: [] }),
   }
 }

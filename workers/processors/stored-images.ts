@@ -33,6 +33,7 @@ export async function encodeImages(
 /** The refusal of an image by a model of texts. */
 export function readsNoImages({ path: param }: ImageItem): Error {
   return failure.invalidRequest('This model does not read images.', {
-    ...{ param, code: 'unsupported_value' },
+    param,
+    code: 'unsupported_value',
   })
 }

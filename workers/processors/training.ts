@@ -51,13 +51,20 @@ export async function processTraining(
   let startedMs = begunMs
   const result = await runTraining(
     {
-      ...{ modelId: job.modelId, folder, text, runtime, session },
+      modelId: job.modelId,
+      folder,
+      text,
+      runtime,
+      session,
       ...(onnxFile !== undefined && { onnxFile }),
       tokensMax: Math.min(contextLength, maxContextTokens, TEXT_TOKENS_MAX),
     },
     job.input,
     {
-      ...{ storage, clock, signal, yieldNow: yieldToEventLoop(clock) },
+      storage,
+      clock,
+      signal,
+      yieldNow: yieldToEventLoop(clock),
       onStart: () => {
         startedMs = clock.now()
         reply.started(0)

@@ -74,8 +74,12 @@ export class JobSource {
     const { name, prefix, redis, log } = options
     this.#options = options
     this.#worker = new Worker(name, null, {
-      ...{ connection: redis, prefix, autorun: false },
-      ...{ lockDuration: LOCK_MS, stalledInterval: STALLED_INTERVAL_MS, maxStalledCount: 0 },
+      connection: redis,
+      prefix,
+      autorun: false,
+      lockDuration: LOCK_MS,
+      stalledInterval: STALLED_INTERVAL_MS,
+      maxStalledCount: 0,
     })
     this.#worker.on('error', (error) => this.#note(error))
     this.#renewer = setInterval(() => void this.#renewLocks(), LOCK_RENEW_MS)

@@ -84,9 +84,17 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
   })
   const host = new WorkerHost({
-    ...{ redis, subscriber, replies, keys, served, residency, version, log },
+    redis,
+    subscriber,
+    replies,
+    keys,
+    served,
+    residency,
+    version,
+    log,
     pullOf: (modelId) => pulls.get(modelId),
-    ...{ clock: systemClock, onLoaded: trimMemory },
+    clock: systemClock,
+    onLoaded: trimMemory,
     cipher: openContentCipher(config.infra.encryptionKeys),
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
@@ -95,7 +103,8 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     port: config.inference.worker.metricsPort,
     unserved: () => host.unserved,
     metrics: config.telemetry.metrics,
-    ...{ registry, log },
+    registry,
+    log,
   })
   await host.start()
   catalogue.onChange(() => host.follow(chooseModels(catalogue, config, log)))

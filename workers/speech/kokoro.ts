@@ -20,7 +20,13 @@ const PHONEMES_MAX = 510
 const BOUNDARY_ID = 0
 // The first letter of a voice's name is its language.
 const LANGUAGES: Readonly<Record<string, string>> = {
-  ...{ a: 'en-us', b: 'en', e: 'es', f: 'fr', h: 'hi', i: 'it', p: 'pt-br' },
+  a: 'en-us',
+  b: 'en',
+  e: 'es',
+  f: 'fr',
+  h: 'hi',
+  i: 'it',
+  p: 'pt-br',
 }
 
 /** Opens a Kokoro model with the styles in `voices/`. Throws `ModelLoadError`. */
@@ -32,7 +38,9 @@ export async function openKokoro(
   const styles = await readStyles(folder)
   const phonemize = await phonemizer(session.file)
   return {
-    ...{ modelFile: session.file, sampleRate: SAMPLE_RATE, hasSpeed: true },
+    modelFile: session.file,
+    sampleRate: SAMPLE_RATE,
+    hasSpeed: true,
     names: [...styles.keys()],
     async encode(sentence, voice) {
       const phonemes = await phonemesOf(phonemize, sentence, voice)

@@ -41,7 +41,10 @@ export async function openPiper(
   const phonemize = language === undefined ? lettersOf : await phonemizer(session.file)
   const hasSpeaker = session.inputs.some(({ name }) => name === 'sid')
   return {
-    ...{ modelFile: session.file, sampleRate, names: [...speakers.keys()], hasSpeed: true },
+    modelFile: session.file,
+    sampleRate,
+    names: [...speakers.keys()],
+    hasSpeed: true,
     async encode(sentence) {
       return idsOf(ids, await phonemize(sentence, language ?? ''))
     },
@@ -79,7 +82,9 @@ function readPiper(file: string, config: Json): PiperFiles {
   const language = part('espeak').voice
   return {
     sampleRate: countIn(file, part('audio'), 'sample_rate', {
-      ...{ fallback: 22_050, min: 8000, max: SAMPLE_RATE_MAX },
+      fallback: 22_050,
+      min: 8000,
+      max: SAMPLE_RATE_MAX,
     }),
     speakers: speakersOf(file, part('speaker_id_map')),
     ids: phonemeIdsOf(file, part('phoneme_id_map')),

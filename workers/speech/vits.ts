@@ -26,7 +26,9 @@ export async function openVits(
   const hasSpeaker = session.inputs.some(({ name }) => name === 'speaker_id')
   const names = Array.from({ length: hasSpeaker ? speakers : 1 }, (_, id) => `speaker-${id}`)
   return {
-    ...{ modelFile: session.file, names, hasSpeed: false },
+    modelFile: session.file,
+    names,
+    hasSpeed: false,
     sampleRate: count('sampling_rate', 16_000, SAMPLE_RATE_MAX),
     async encode(sentence) {
       return encodeLetters(letters, sentence)

@@ -23,7 +23,10 @@ interface TensorEntry {
 
 /** Readers follow the format: names, four values for each tensor, its shape. */
 const HEADER_LIMITS = {
-  ...{ depth: 8, members: 2_000_000, values: 6_000_000, textBytes: 16 << 20 },
+  depth: 8,
+  members: 2_000_000,
+  values: 6_000_000,
+  textBytes: 16 << 20,
   requiresFinite: false,
 }
 const DIMS_MAX = 16

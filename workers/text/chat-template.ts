@@ -173,7 +173,12 @@ function finish(
 
 /** What every template may use; the library's own set cannot be overridden. */
 const GLOBALS = {
-  ...{ true: true, false: false, none: null, True: true, False: false, None: null },
+  true: true,
+  false: false,
+  none: null,
+  True: true,
+  False: false,
+  None: null,
   range: (first: number, end?: number, step = 1): number[] => {
     const [from, to] = end === undefined ? [0, first] : [first, end]
     const count = Math.min(Math.max(Math.ceil((to - from) / step), 0), RANGE_ENTRIES_MAX)

@@ -41,7 +41,10 @@ interface TokenizerOptions {
 
 /** Parts that a file may leave out. */
 const EMPTY = {
-  ...{ normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null },
+  normalizer: null,
+  pre_tokenizer: null,
+  post_processor: null,
+  decoder: null,
   added_tokens: [],
 }
 /** What these do stands in `tokenizer.json` as well, where other programs read it. */

@@ -112,8 +112,12 @@ export function inputsOf(layout: Layout): RunInputs {
     }
   }
   return {
-    ...{ rows: layout.length, width, segments },
-    ...{ ids: defined(ids), mask: defined(mask), positions: defined(positions) },
+    rows: layout.length,
+    width,
+    segments,
+    ids: defined(ids),
+    mask: defined(mask),
+    positions: defined(positions),
     targetRows: BigInt64Array.from(targets, ({ row }) => BigInt(row)),
     targetIds: BigInt64Array.from(targets, ({ id }) => BigInt(id)),
   }

@@ -91,6 +91,7 @@ function isBelow(value: unknown, bound: number): boolean {
 
 function unusable(what: string): Error {
   return failure.invalidRequest(`The file ${REPLAY_FILE} of the model ${what}.`, {
-    ...{ param: 'model', code: 'model_not_supported' },
+    param: 'model',
+    code: 'model_not_supported',
   })
 }

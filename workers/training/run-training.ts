@@ -81,13 +81,17 @@ export async function runTraining(
       ? undefined
       : await readExamples(storage, input.validationKey, reading)
   const replay = await readReplay(base.folder, {
-    ...{ tokensMax: base.tokensMax, vocabularySize: base.text.tokenizer.pieces.size },
+    tokensMax: base.tokensMax,
+    vocabularySize: base.text.tokenizer.pieces.size,
   })
   const modules = graph.matrices.map(({ module }) => module)
   const settings = settle(input, training.examples, modules)
   const plan = {
-    ...{ settings, seed: input.seed, examples: training.examples },
-    ...{ validation: validation?.examples ?? [], replay: replay.examples },
+    settings,
+    seed: input.seed,
+    examples: training.examples,
+    validation: validation?.examples ?? [],
+    replay: replay.examples,
     limits: { tokensMax: RUN_TOKENS, packs: graph.hasSegments },
   }
   onStart(training.statistics)
@@ -218,7 +222,8 @@ export async function readTrainingGraph(
   const graph = makeTrainingGraph(model, modules, shape)
   if (graph.matrices.length > 0) return { graph, file }
   throw failure.invalidRequest('The model cannot be fine-tuned: it has no linear layer by name.', {
-    ...{ param: 'model', code: 'model_not_supported' },
+    param: 'model',
+    code: 'model_not_supported',
   })
 }
 

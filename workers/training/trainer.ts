@@ -83,7 +83,10 @@ export async function* train(
     const isMeasured = isEpochEnd && validation.length > 0
     if (isMeasured) await measure(plan, state, tools)
     yield {
-      ...{ step: step + 1, steps, learningRate, isEpochEnd },
+      step: step + 1,
+      steps,
+      learningRate,
+      isEpochEnd,
       trainLoss: sums.loss,
       meanTokenAccuracy: sums.accuracy,
       trainedTokens: reached.trainedTokens,

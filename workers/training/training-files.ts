@@ -59,7 +59,8 @@ export async function readExamples(
   }
   if (examples.length === 0) {
     throw failure.invalidRequest('The training file has no token to learn from.', {
-      ...{ param: 'training_file', code: 'no_training_tokens' },
+      param: 'training_file',
+      code: 'no_training_tokens',
     })
   }
   const statistics = { examples: examples.length, tokens, truncatedExamples }
@@ -68,7 +69,8 @@ export async function readExamples(
 
 function tooLarge(what: string): Error {
   return failure.invalidRequest(`The training file has ${what}.`, {
-    ...{ param: 'training_file', code: 'training_file_too_large' },
+    param: 'training_file',
+    code: 'training_file_too_large',
   })
 }
 
@@ -82,7 +84,8 @@ function parse(json: string, line: number): TrainingExample {
     // The same answer as for JSON of another shape.
   }
   throw failure.invalidRequest(`Line ${line} of the training file is no example.`, {
-    ...{ param: 'training_file', code: 'invalid_training_file' },
+    param: 'training_file',
+    code: 'invalid_training_file',
   })
 }
 

@@ -63,7 +63,9 @@ export function makeTrainingGraph(
   const opset = readOpset(model)
   const wide = inSinglePrecision(model.graph)
   const { graph: branched, matrices } = insertLowRank(wide, modules, {
-    ...{ rank, scale: alpha / rank, writer: new GraphWriter('low_rank', opset) },
+    rank,
+    scale: alpha / rank,
+    writer: new GraphWriter('low_rank', opset),
   })
   const { graph: lowered, hasSegments } = lowerGraph(
     { ...branched, outputs: branched.outputs.filter(({ name }) => name === 'logits') },

@@ -36,8 +36,13 @@ export function writeState(
   const { best, ...numbers } = reached
   const header = Buffer.from(
     JSON.stringify({
-      ...{ version: VERSION, fingerprint, steps: optimizer.steps, checkpoints, numbers },
-      ...{ recent, best: best && { step: best.step, loss: best.loss } },
+      version: VERSION,
+      fingerprint,
+      steps: optimizer.steps,
+      checkpoints,
+      numbers,
+      recent,
+      best: best && { step: best.step, loss: best.loss },
     }),
   )
   const length = Buffer.alloc(LENGTH_BYTES)
@@ -73,7 +78,8 @@ export function readState(
   return {
     optimizer,
     reached: { ...numbers, best: best && { ...best, elements: array(3) } },
-    ...{ checkpoints, recent },
+    checkpoints,
+    recent,
   }
 }
 

@@ -138,7 +138,9 @@ export function layoutWithin(param: string, layout: () => ImageLayout): ImageLay
   } catch (cause) {
     if (!(cause instanceof ImageShapeError)) throw cause
     throw failure.invalidRequest(`The image cannot be read: ${cause.message}.`, {
-      ...{ param, code: 'invalid_image', cause },
+      param,
+      code: 'invalid_image',
+      cause,
     })
   }
 }

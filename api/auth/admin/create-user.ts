@@ -41,7 +41,9 @@ export async function adminCreateUser(
     const providers = [...(email ? ['email'] : []), ...(phone ? ['phone'] : [])]
     const created = await insertUser(store, {
       ...(id !== undefined && { id }),
-      ...{ email, phone, passwordHash },
+      email,
+      phone,
+      passwordHash,
       aud: body.aud || request.audience,
       role: body.role || services.config.jwt.defaultGroupName,
       userMetadata: mergeMetadata(verifiedClaims(contacts, body), body.user_metadata),

@@ -18,7 +18,9 @@ export function parsePage(query: {
 }): Page {
   const number = parseCount(query.page, { name: 'page', fallback: 1, max: NUMBER_MAX })
   const size = parseCount(query.per_page, {
-    ...{ name: 'per_page', fallback: SIZE_DEFAULT, max: SIZE_MAX },
+    name: 'per_page',
+    fallback: SIZE_DEFAULT,
+    max: SIZE_MAX,
   })
   return { number, size, offset: (number - 1) * size }
 }

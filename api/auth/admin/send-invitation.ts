@@ -32,7 +32,10 @@ export async function sendInvitation(
   if (known !== undefined && isConfirmed(known, 'email')) {
     const variables = { ...data, has_account: true }
     await sendTokenMail(services, request, {
-      ...{ user: known, name: 'invitation', to: email, data: variables },
+      user: known,
+      name: 'invitation',
+      to: email,
+      data: variables,
     })
     return
   }

@@ -32,8 +32,11 @@ export function createDelivery(options: {
   const { site, external } = config
   const timeoutMs = site.internalHttpTimeoutSeconds * 1000
   const mailer = createMailer({
-    ...{ smtp: config.smtp, mailer: config.mailer, siteUrl: site.url },
-    ...{ clock, log },
+    smtp: config.smtp,
+    mailer: config.mailer,
+    siteUrl: site.url,
+    clock,
+    log,
   })
   // The operator's own instance of a provider, or a gateway's stand-in, may be in the own network.
   const hasOwnInstance = Object.values(external.providers).some(

@@ -124,7 +124,8 @@ async function finish(
         providerAccessToken: undefined,
         providerRefreshToken: undefined,
       },
-      ...{ providerAccessToken, providerRefreshToken },
+      providerAccessToken,
+      providerRefreshToken,
     })
     return redirect(withQuery(target, { code: authCode }), 302)
   }

@@ -35,7 +35,9 @@ export async function challengeFactor(
   )
   const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
   return json({
-    ...{ id: challenge.id, type: factor.factorType, expires_at: expiresAt },
+    id: challenge.id,
+    type: factor.factorType,
+    expires_at: expiresAt,
     ...(ceremony && {
       webauthn: { type: ceremony.type, credential_options: { publicKey: ceremony.options } },
     }),
@@ -77,7 +79,10 @@ async function createChallenge(
   const challenge = await insertChallenge(
     services.store,
     {
-      ...{ id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
+      id,
+      factorId: factor.id,
+      codeHmac: hmac,
+      ip: request.ip,
       webauthnChallenge: asked.webauthnChallenge ?? null,
     },
     mfa.challengeTtlSeconds,

@@ -53,7 +53,8 @@ export function createHooks(options: {
     retryPauseMs: limits.retryPauseMs ?? RETRY_PAUSE_MS,
   })
   const functions = {
-    ...{ db, answerBytesMax: ANSWER_BYTES_MAX },
+    db,
+    answerBytesMax: ANSWER_BYTES_MAX,
     timeoutMs: limits.functionMs ?? FUNCTION_TIMEOUT_MS,
   }
   return {

@@ -77,10 +77,16 @@ function presentCandidate(
   const { provider, email = '', phone = '', userMetadata = {} } = candidate
   const now = services.store.now().toISOString()
   return {
-    ...{ id, aud: request.audience, role: services.config.jwt.defaultGroupName, email, phone },
+    id,
+    aud: request.audience,
+    role: services.config.jwt.defaultGroupName,
+    email,
+    phone,
     app_metadata: provider === undefined ? {} : { provider, providers: [provider] },
     user_metadata: userMetadata,
     identities: [],
-    ...{ created_at: now, updated_at: now, is_anonymous: provider === undefined },
+    created_at: now,
+    updated_at: now,
+    is_anonymous: provider === undefined,
   }
 }

@@ -93,8 +93,13 @@ export function readArgon2(hash: string): StoredHash | undefined {
   const [memoryKib, passes, parallelism] = ['m', 't', 'p'].map((name) => numbers.get(name) ?? 0)
   if (!memoryKib || !passes || !parallelism || memoryKib < 8 * parallelism) return undefined
   return {
-    ...{ kind: kind as Kind, version: Number(version), memoryKib, passes, parallelism },
-    ...{ salt: Buffer.from(salt, 'base64'), tag: Buffer.from(tag, 'base64') },
+    kind: kind as Kind,
+    version: Number(version),
+    memoryKib,
+    passes,
+    parallelism,
+    salt: Buffer.from(salt, 'base64'),
+    tag: Buffer.from(tag, 'base64'),
   }
 }
 

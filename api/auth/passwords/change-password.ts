@@ -63,8 +63,12 @@ async function findNonce(
     { kind: 'code', account: contact, network: request.network },
     () =>
       findByCode(services.store, {
-        ...{ userId: user.id, kinds: ['reauthentication'], contact, code: nonce },
-        ...{ pepper: jwt.secret, attemptsMax: rateLimits.otpAttemptsMax },
+        userId: user.id,
+        kinds: ['reauthentication'],
+        contact,
+        code: nonce,
+        pepper: jwt.secret,
+        attemptsMax: rateLimits.otpAttemptsMax,
         ...(user.email === null && {
           isRight: gatewayCheck(services, { kind: 'phone', phone: contact }, nonce),
         }),

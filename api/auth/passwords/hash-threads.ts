@@ -43,7 +43,9 @@ export function createHashThreads(count: number): HashThreads {
     if ('failure' in reply) {
       // Memory ran out, or a thread did: the same request may well succeed a moment later.
       throw failure.overloaded('Passwords cannot be checked at this moment, please retry.', {
-        ...{ code: 'over_capacity', retryAfterSeconds: 1, cause: new Error(reply.failure) },
+        code: 'over_capacity',
+        retryAfterSeconds: 1,
+        cause: new Error(reply.failure),
       })
     }
     return reply.result

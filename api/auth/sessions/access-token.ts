@@ -172,7 +172,10 @@ async function readKey(jwk: PrivateJwk): Promise<Key> {
   if (jwk.kty === 'oct') {
     const imported = await importJWK(material, alg)
     return {
-      ...{ kid, alg, verifying: imported, publicJwk: undefined },
+      kid,
+      alg,
+      verifying: imported,
+      publicJwk: undefined,
       signing: canSign ? imported : undefined,
       ...(canSign && { secret: createSecretKey(Buffer.from(String(jwk.k), 'base64url')) }),
     }

@@ -51,8 +51,12 @@ export async function rotateValidToken(
   const [row] = await prepared(store.db, 'rotate_refresh_token', (name) =>
     prepareRotation(store, name),
   ).execute({
-    ...{ seed, userAgent, ip, at: at.toISOString() },
-    ...{ refreshedId: randomUUID(), revokedId: randomUUID() },
+    seed,
+    userAgent,
+    ip,
+    at: at.toISOString(),
+    refreshedId: randomUUID(),
+    revokedId: randomUUID(),
     presentedSha256: sha256(presented),
     childSha256: sha256(refreshToken),
   })

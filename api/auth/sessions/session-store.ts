@@ -50,11 +50,17 @@ export async function openSession(
       ? prepared(store.db, 'open_session', (name) => prepareOpening(store, name))
       : prepared(store.db, 'open_session_audited', (name) => prepareAuditedOpening(store, name))
   const [row] = await statement.execute({
-    ...{ userId: start.userId, at: at.toISOString(), ip: start.ip },
+    userId: start.userId,
+    at: at.toISOString(),
+    ip: start.ip,
     passwordHash: start.passwordHash ?? null,
-    ...{ sessionId: session.id, aal: session.aal, amr: JSON.stringify(session.amr) },
-    ...{ userAgent: session.userAgent, tokenSha256: sha256(refreshToken) },
-    ...{ seed: randomBytes(SEED_BYTES), auditId: randomUUID() },
+    sessionId: session.id,
+    aal: session.aal,
+    amr: JSON.stringify(session.amr),
+    userAgent: session.userAgent,
+    tokenSha256: sha256(refreshToken),
+    seed: randomBytes(SEED_BYTES),
+    auditId: randomUUID(),
     payload: JSON.stringify(audit?.payload),
   })
   if (row === undefined) return undefined

@@ -177,7 +177,10 @@ async function withoutStatement(given: AttestationResponse): Promise<Registratio
     ['authData', decoded.get('authData')],
   ])
   return {
-    ...{ id: given.id, rawId: given.rawId, type: 'public-key', clientExtensionResults: {} },
+    id: given.id,
+    rawId: given.rawId,
+    type: 'public-key',
+    clientExtensionResults: {},
     response: {
       clientDataJSON,
       attestationObject: isoBase64URL.fromBuffer(

@@ -40,7 +40,8 @@ export function journalArea(services: JournalServices): ConsoleArea {
 
 function listAudit({ pool, prefix }: JournalServices, { query, page }: JournalFilter) {
   return readPage(pool, {
-    ...{ page, values: [query] },
+    page,
+    values: [query],
     text: `select a.id, a.created_at, a.ip_address as ip, a.payload ->> 'action' as action,
         a.payload ->> 'actor_username' as actor, a.payload -> 'traits' as traits
       from ${prefix}audit_log_entries a
@@ -54,7 +55,8 @@ function listActivities(
   { query, organization, page }: JournalFilter,
 ) {
   return readPage(pool, {
-    ...{ page, values: [query, organization] },
+    page,
+    values: [query, organization],
     // Recent ones only: the table has a partition for each month.
     text: `select a.id, a.created_at, a.type, a.actor_id as actor, a.object_id as object,
         a.organization_id, o.name as organization

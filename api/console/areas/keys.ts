@@ -33,7 +33,8 @@ interface OneKey {
 const DAY_MS = 86_400_000
 const NEW_KEY = bodyOf(
   {
-    ...{ organization_id: SHORT_TEXT, name: SHORT_TEXT },
+    organization_id: SHORT_TEXT,
+    name: SHORT_TEXT,
     scopes: { type: ['array', 'null'], items: { enum: SCOPES }, maxItems: SCOPES.length },
     models: { type: ['array', 'null'], items: SHORT_TEXT, maxItems: 1000 },
     expires_in_days: { type: ['integer', 'null'], minimum: 1, maximum: 3650 },
@@ -61,13 +62,18 @@ export function keyArea(services: KeyServices): ConsoleArea {
     ],
     actions: [
       {
-        ...{ method: 'POST', path: '/keys', role: 'administrator', operation: 'key.create' },
+        method: 'POST',
+        path: '/keys',
+        role: 'administrator',
+        operation: 'key.create',
         body: NEW_KEY,
         detail: (body: NewKey) => body,
         handle: ({ body }: ConsoleCall<object, NewKey>) => createKey(services, body),
       },
       {
-        ...{ method: 'POST', path: '/keys/:key/rotate', role: 'administrator' },
+        method: 'POST',
+        path: '/keys/:key/rotate',
+        role: 'administrator',
         operation: 'key.rotate',
         async handle({ params: { key: id } }: ConsoleCall<OneKey>) {
           const organizationId = await organizationOf(services, id)
@@ -78,7 +84,10 @@ export function keyArea(services: KeyServices): ConsoleArea {
         },
       },
       {
-        ...{ method: 'DELETE', path: '/keys/:key', role: 'administrator', operation: 'key.revoke' },
+        method: 'DELETE',
+        path: '/keys/:key',
+        role: 'administrator',
+        operation: 'key.revoke',
         async handle({ params: { key: id } }: ConsoleCall<OneKey>) {
           if (!(await apiKeys.revoke(await organizationOf(services, id), id))) throw noSuchKey(id)
         },
@@ -95,7 +104,8 @@ interface KeyFilter {
 
 function listKeys({ pool, prefix }: KeyServices, { query, organization, page }: KeyFilter) {
   return readPage(pool, {
-    ...{ page, values: [query, organization] },
+    page,
+    values: [query, organization],
     text: `select k.id, k.name, k.prefix, k.scopes, k.model_ids as models, k.created_at, k.expires_at,
         k.last_used_at, k.organization_id, o.name as organization, u.email as created_by
       from ${prefix}api_keys k join ${prefix}organizations o on o.id = k.organization_id
@@ -115,7 +125,10 @@ async function createKey({ apiKeys, catalogue, clock }: KeyServices, body: NewKe
     throw failure.invalidRequest(`There is no model '${model}'.`, { param: 'models' })
   })
   const { key, secret } = await apiKeys.create({
-    ...{ organizationId, name, scopes, modelIds: modelIds ?? null },
+    organizationId,
+    name,
+    scopes,
+    modelIds: modelIds ?? null,
     expiresAt: typeof days === 'number' ? new Date(clock.now() + days * DAY_MS) : null,
   })
   return { id: key.id, secret }

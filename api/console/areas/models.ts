@@ -55,7 +55,9 @@ export function modelArea(services: ModelServices): ConsoleArea {
     reads: [{ path: '/models', handle: () => listModels(services) }],
     actions: [
       {
-        ...{ method: 'POST', path: '/models/:model/disable', role: 'operator' },
+        method: 'POST',
+        path: '/models/:model/disable',
+        role: 'operator',
         operation: 'model.disable',
         body: bodyOf({ reason: { type: 'string', maxLength: 200 } }, ['reason']),
         detail: (body: { readonly reason: string }) => body,
@@ -67,21 +69,28 @@ export function modelArea(services: ModelServices): ConsoleArea {
         },
       },
       {
-        ...{ method: 'POST', path: '/models/:model/enable', role: 'operator' },
+        method: 'POST',
+        path: '/models/:model/enable',
+        role: 'operator',
         operation: 'model.enable',
         async handle({ params }: ConsoleCall<OneModel>) {
           await redis.hdel(keys.disabledModels, getModel(services, params).id)
         },
       },
       {
-        ...{ method: 'POST', path: '/models', role: 'administrator', operation: 'model.add' },
+        method: 'POST',
+        path: '/models',
+        role: 'administrator',
+        operation: 'model.add',
         body: NEW_MODEL,
         detail: (body: NewModel) => body,
         handle: ({ body, administrator }: ConsoleCall<object, NewModel>) =>
           addModel(services, body, administrator.name),
       },
       {
-        ...{ method: 'DELETE', path: '/models/:model', role: 'administrator' },
+        method: 'DELETE',
+        path: '/models/:model',
+        role: 'administrator',
         operation: 'model.remove',
         handle: ({ params }: ConsoleCall<OneModel>) => removeModel(services, params),
       },
@@ -102,13 +111,15 @@ async function addModel(
   }
   const isOnnxNamed = onnxFile !== undefined && onnxFile !== ''
   const entry = {
-    ...{ ...body, created: Math.floor(Date.now() / 1000) },
+    ...body,
+    created: Math.floor(Date.now() / 1000),
     ...(isOnnxNamed && { options: { onnxFile } }),
   }
   requireValid(entry)
   if (catalogue.find(entry.id) !== undefined) {
     throw failure.conflict(`There is a model of this name: ${entry.id}`, {
-      ...{ param: 'id', code: 'model_exists' },
+      param: 'id',
+      code: 'model_exists',
     })
   }
   if ((await redis.hlen(keys.addedModels)) >= ADDED_MODELS_MAX) {
@@ -137,7 +148,8 @@ async function removeModel(
   const id = params.model
   if (catalogue.isListed(id)) {
     throw failure.conflict('models.json lists this model: remove it there, or disable it here.', {
-      ...{ param: 'model', code: 'model_listed' },
+      param: 'model',
+      code: 'model_listed',
     })
   }
   if ((await redis.hdel(keys.addedModels, id)) === 0) throw noSuchModel(id)
@@ -157,15 +169,25 @@ async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
       queues
         .filter(({ kind, modelId }) => kind === model.kind && modelId === model.id)
         .map(({ isReady, slots, bytes, loadError, contextLength, pull }) => ({
-          ...{ host: hostname, pid, is_ready: isReady, slots, bytes: bytes ?? null },
-          ...{ load_error: loadError ?? null, context_length: contextLength ?? null },
+          host: hostname,
+          pid,
+          is_ready: isReady,
+          slots,
+          bytes: bytes ?? null,
+          load_error: loadError ?? null,
+          context_length: contextLength ?? null,
           pull: pull === undefined ? null : presentPull(pull),
         })),
     )
     const disabling = disabled[model.id]
     return {
-      ...{ id: model.id, kind: model.kind, source: model.source, aliases: model.aliases },
-      ...{ capabilities: model.capabilities, price: model.price ?? null, places },
+      id: model.id,
+      kind: model.kind,
+      source: model.source,
+      aliases: model.aliases,
+      capabilities: model.capabilities,
+      price: model.price ?? null,
+      places,
       disabled: disabling === undefined ? null : (JSON.parse(disabling) as Disabling),
       added: presentAdding(catalogue.isListed(model.id) ? undefined : added[model.id]),
     }

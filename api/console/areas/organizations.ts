@@ -39,7 +39,9 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
     ],
     actions: [
       {
-        ...{ method: 'POST', path: '/organizations', role: 'administrator' },
+        method: 'POST',
+        path: '/organizations',
+        role: 'administrator',
         operation: 'organization.create',
         body: bodyOf({ name: SHORT_TEXT, owner_email: SHORT_TEXT }, ['name', 'owner_email']),
         detail: ({ name }: NewOrganization) => ({ name }),
@@ -50,7 +52,9 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
         },
       },
       {
-        ...{ method: 'PATCH', path: '/organizations/:organization', role: 'administrator' },
+        method: 'PATCH',
+        path: '/organizations/:organization',
+        role: 'administrator',
         operation: 'organization.update',
         body: bodyOf({ name: SHORT_TEXT, retention_days: RETENTION }),
         detail: (body: OrganizationChange) => body,
@@ -63,7 +67,9 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
         },
       },
       {
-        ...{ method: 'DELETE', path: '/organizations/:organization', role: 'administrator' },
+        method: 'DELETE',
+        path: '/organizations/:organization',
+        role: 'administrator',
         operation: 'organization.delete',
         handle: ({ params }: ConsoleCall<OneOrganization>) =>
           organizations.remove(params.organization),
@@ -93,17 +99,24 @@ function memberActions(organizations: Organizations): ConsoleArea['actions'] {
   const check = (): void => {}
   return [
     {
-      ...{ method: 'PATCH', path, role: 'administrator', operation: 'member.update' },
+      method: 'PATCH',
+      path,
+      role: 'administrator',
+      operation: 'member.update',
       body: bodyOf({ role: ROLE }, ['role']),
       detail: (body: { readonly role: OrganizationRole }) => body,
       async handle({ params, body }: ConsoleCall<OneMember, { role: OrganizationRole }>) {
         await organizations.setRole(params.organization, userIdOf(params.user), {
-          ...{ role: body.role, check },
+          role: body.role,
+          check,
         })
       },
     },
     {
-      ...{ method: 'DELETE', path, role: 'administrator', operation: 'member.remove' },
+      method: 'DELETE',
+      path,
+      role: 'administrator',
+      operation: 'member.remove',
       handle: ({ params }: ConsoleCall<OneMember>) =>
         organizations.removeMember(params.organization, userIdOf(params.user), { check }),
     },
@@ -116,7 +129,8 @@ function listOrganizations(
 ) {
   const of = (table: string): string => `${prefix}${table} x where x.organization_id = o.id`
   return readPage(pool, {
-    ...{ page, values: [query] },
+    page,
+    values: [query],
     text: `select o.id, o.name, o.retention_days, o.created_at, u.email as personal_of,
         (select count(*)::int from ${of('organization_members')}) as members,
         (select count(*)::int from ${of('api_keys')} and x.revoked_at is null) as keys,

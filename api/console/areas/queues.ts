@@ -55,36 +55,44 @@ export function queueArea(services: QueueServices): ConsoleArea {
     actions: [
       {
         ...operator,
-        ...{ path: '/queues/:queue/pause', operation: 'queue.pause' },
+        path: '/queues/:queue/pause',
+        operation: 'queue.pause',
         handle: ({ params }: ConsoleCall<OneQueue>) => findQueue(services, params).queue.pause(),
       },
       {
         ...operator,
-        ...{ path: '/queues/:queue/resume', operation: 'queue.resume' },
+        path: '/queues/:queue/resume',
+        operation: 'queue.resume',
         handle: ({ params }: ConsoleCall<OneQueue>) => findQueue(services, params).queue.resume(),
       },
       {
         ...operator,
-        ...{ path: '/queues/:queue/jobs/:job/first', operation: 'queue.job_first' },
+        path: '/queues/:queue/jobs/:job/first',
+        operation: 'queue.job_first',
         handle: move(FIRST),
       },
       {
         ...operator,
-        ...{ path: '/queues/:queue/jobs/:job/last', operation: 'queue.job_last' },
+        path: '/queues/:queue/jobs/:job/last',
+        operation: 'queue.job_last',
         handle: move(LAST),
       },
       {
         ...operator,
-        ...{ path: '/queues/:queue/jobs/:job/cancel', operation: 'queue.job_cancel' },
+        path: '/queues/:queue/jobs/:job/cancel',
+        operation: 'queue.job_cancel',
         handle: ({ params }: ConsoleCall<OneJob>) => cancelWaiting(services, params),
       },
       {
         ...operator,
-        ...{ path: '/dead-letters/:job/retry', operation: 'dead_letters.retry' },
+        path: '/dead-letters/:job/retry',
+        operation: 'dead_letters.retry',
         handle: ({ params }: ConsoleCall<Pick<OneJob, 'job'>>) => services.retry(params.job),
       },
       {
-        ...{ method: 'DELETE', role: 'operator', path: '/dead-letters' },
+        method: 'DELETE',
+        role: 'operator',
+        path: '/dead-letters',
         operation: 'dead_letters.clear',
         handle: () => services.deadLetters.clear(),
       },
@@ -102,8 +110,12 @@ async function listQueues({ catalogue, producer }: QueueServices) {
       ])
       const waiting = WAITING.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
       return {
-        ...{ name: queueName(kind, id), kind, model: id },
-        ...{ waiting, active: counts.active ?? 0, is_paused: isPaused },
+        name: queueName(kind, id),
+        kind,
+        model: id,
+        waiting,
+        active: counts.active ?? 0,
+        is_paused: isPaused,
       }
     }),
   )
@@ -126,7 +138,12 @@ async function listJobs(services: QueueServices, params: OneQueue) {
 function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 'waiting') {
   const { jobId, organizationId, epoch, enqueuedAtMs, deadlineAtMs } = data
   return {
-    ...{ id, state, priority, job_id: jobId, organization_id: organizationId, epoch },
+    id,
+    state,
+    priority,
+    job_id: jobId,
+    organization_id: organizationId,
+    epoch,
     enqueued_at: new Date(enqueuedAtMs),
     deadline_at: new Date(deadlineAtMs),
   }
@@ -135,9 +152,14 @@ function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 
 async function listDeadLetters({ deadLetters }: QueueServices) {
   const letters = await deadLetters.list(DEAD_JOBS_SHOWN_MAX)
   const rows = letters.map((letter) => ({
-    ...{ id: letter.jobId, kind: letter.kind, model: letter.modelId, reason: letter.reason },
-    ...{ organization_id: letter.organizationId, enqueued_at: new Date(letter.enqueuedAtMs) },
-    ...{ input_bytes: letter.inputBytes, is_input_kept: letter.isKept },
+    id: letter.jobId,
+    kind: letter.kind,
+    model: letter.modelId,
+    reason: letter.reason,
+    organization_id: letter.organizationId,
+    enqueued_at: new Date(letter.enqueuedAtMs),
+    input_bytes: letter.inputBytes,
+    is_input_kept: letter.isKept,
   }))
   return wholeList(rows)
 }
@@ -168,7 +190,8 @@ async function findWaiting(
   const state = await job.getState()
   if (WAITING.some((each) => each === state)) return { job, model }
   throw failure.conflict('The job runs already or has ended: only waiting jobs are changed.', {
-    ...{ param: 'job', code: 'job_not_waiting' },
+    param: 'job',
+    code: 'job_not_waiting',
   })
 }
 

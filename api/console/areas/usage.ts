@@ -64,7 +64,8 @@ const QUERY = {
       pattern: '^(day|organization|key|model)(,(day|organization|key|model))*$',
     },
     days: { type: 'integer', minimum: 1, maximum: DAYS_MAX },
-    ...{ organization: TEXT, model: TEXT },
+    organization: TEXT,
+    model: TEXT,
   },
 }
 

@@ -55,7 +55,9 @@ export function userArea(services: UserAreaServices): ConsoleArea {
     ],
     actions: [
       {
-        ...{ method: 'POST', path: '/users/invite', role: 'administrator' },
+        method: 'POST',
+        path: '/users/invite',
+        role: 'administrator',
         operation: 'user.invite',
         body: bodyOf({ email: { type: 'string', minLength: 3, maxLength: 320 } }, ['email']),
         detail: (body: { readonly email: string }) => body,
@@ -65,7 +67,9 @@ export function userArea(services: UserAreaServices): ConsoleArea {
       },
       ...banActions(auth),
       {
-        ...{ method: 'DELETE', path: '/users/:user/factors', role: 'administrator' },
+        method: 'DELETE',
+        path: '/users/:user/factors',
+        role: 'administrator',
         operation: 'user.reset_factors',
         async handle(call: ConsoleCall<OneUser>) {
           const { id } = await getUser(auth, userIdOf(call.params.user))
@@ -76,7 +80,9 @@ export function userArea(services: UserAreaServices): ConsoleArea {
         },
       },
       {
-        ...{ method: 'DELETE', path: '/users/:user/sessions', role: 'administrator' },
+        method: 'DELETE',
+        path: '/users/:user/sessions',
+        role: 'administrator',
         operation: 'user.end_sessions',
         async handle({ params }: ConsoleCall<OneUser>) {
           const { id } = await getUser(auth, userIdOf(params.user))
@@ -103,14 +109,18 @@ function banActions(auth: AuthServices): ConsoleArea['actions'] {
   }
   return [
     {
-      ...{ method: 'POST', path: '/users/:user/ban', role: 'administrator' },
+      method: 'POST',
+      path: '/users/:user/ban',
+      role: 'administrator',
       operation: 'user.ban',
       body: bodyOf({ hours: { type: 'integer', minimum: 1, maximum: BAN_HOURS_MAX } }, ['hours']),
       detail: (body: { readonly hours: number }) => body,
       handle: (call: ConsoleCall<OneUser, { hours: number }>) => ban(call, `${call.body.hours}h`),
     },
     {
-      ...{ method: 'POST', path: '/users/:user/unban', role: 'administrator' },
+      method: 'POST',
+      path: '/users/:user/unban',
+      role: 'administrator',
       operation: 'user.unban',
       handle: (call: ConsoleCall<OneUser>) => ban(call, 'none'),
     },
@@ -119,7 +129,9 @@ function banActions(auth: AuthServices): ConsoleArea['actions'] {
 
 function consoleRoleAction(auth: AuthServices): ConsoleArea['actions'][number] {
   return {
-    ...{ method: 'POST', path: '/users/:user/console-role', role: 'administrator' },
+    method: 'POST',
+    path: '/users/:user/console-role',
+    role: 'administrator',
     operation: 'user.set_console_role',
     body: bodyOf({ role: { enum: [...CONSOLE_ROLES, 'none'] } }, ['role']),
     detail: (body: { readonly role: string }) => body,
@@ -161,7 +173,8 @@ function listUsers(
   { query, page }: { readonly query?: string; readonly page?: number },
 ) {
   return readPage(pool, {
-    ...{ page, values: [query] },
+    page,
+    values: [query],
     text: `select ${SUMMARY},
         (select count(*)::int from ${prefix}mfa_factors f
           where f.user_id = u.id and f.status = 'verified') as factors,

@@ -61,21 +61,24 @@ export function workArea(services: WorkServices): ConsoleArea {
     actions: [
       {
         ...operator,
-        ...{ path: '/jobs/:organization/:id/cancel', operation: 'job.cancel' },
+        path: '/jobs/:organization/:id/cancel',
+        operation: 'job.cancel',
         async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
           if ((await jobs.cancel(organization, id)) === undefined) throw notFound('job', id)
         },
       },
       {
         ...operator,
-        ...{ path: '/batches/:organization/:id/cancel', operation: 'batch.cancel' },
+        path: '/batches/:organization/:id/cancel',
+        operation: 'batch.cancel',
         async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
           if ((await batches.cancel(organization, id)) === undefined) throw notFound('batch', id)
         },
       },
       {
         ...operator,
-        ...{ path: '/fine-tuning/:organization/:id/cancel', operation: 'fine_tuning.cancel' },
+        path: '/fine-tuning/:organization/:id/cancel',
+        operation: 'fine_tuning.cancel',
         async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
           const job = await tuning.find(organization, id)
           if (job === undefined) throw notFound('fine-tuning job', id)
@@ -90,7 +93,9 @@ export function workArea(services: WorkServices): ConsoleArea {
 function webhookActions({ webhooks, wakeSender }: WorkServices): ConsoleArea['actions'] {
   return [
     {
-      ...{ method: 'POST', role: 'operator', operation: 'webhook.redeliver' },
+      method: 'POST',
+      role: 'operator',
+      operation: 'webhook.redeliver',
       path: '/webhooks/:endpoint/deliveries/:delivery/redeliver',
       async handle({ params }: ConsoleCall<{ endpoint: string; delivery: string }>) {
         const { endpoint, delivery } = params
@@ -100,7 +105,9 @@ function webhookActions({ webhooks, wakeSender }: WorkServices): ConsoleArea['ac
       },
     },
     {
-      ...{ method: 'PATCH', role: 'operator', operation: 'webhook.update' },
+      method: 'PATCH',
+      role: 'operator',
+      operation: 'webhook.update',
       path: '/webhooks/:organization/:id',
       body: bodyOf({ disabled: { type: 'boolean' } }, ['disabled']),
       detail: (body: { readonly disabled: boolean }) => body,

@@ -8,11 +8,14 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const ACTIVITIES = {
-  ...{ title: 'Activities of the last month', path: 'activities', empty: 'No activity matches.' },
+  title: 'Activities of the last month',
+  path: 'activities',
+  empty: 'No activity matches.',
   filters: [
     { name: 'query', label: 'Type, actor or object' },
     {
-      ...{ name: 'organization', label: 'Organization id' },
+      name: 'organization',
+      label: 'Organization id',
       value: place.params.get('organization') ?? '',
     },
   ],

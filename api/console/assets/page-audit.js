@@ -8,7 +8,9 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const AUDIT = {
-  ...{ title: 'All entries', path: 'audit', empty: 'No entry matches.' },
+  title: 'All entries',
+  path: 'audit',
+  empty: 'No entry matches.',
   filters: [{ name: 'query', label: 'Actor, action or object' }],
   rowName: (row) => row.id,
   columns: [
@@ -17,7 +19,8 @@ const AUDIT = {
     {
       label: 'Action',
       show: ({ action, traits }) => ({
-        ...{ text: traits?.operation ?? action, note: traits?.operation ? action : '' },
+        text: traits?.operation ?? action,
+        note: traits?.operation ? action : '',
         tone: traits?.failed === undefined ? '' : 'bad',
       }),
     },

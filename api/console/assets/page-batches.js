@@ -8,11 +8,15 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const BATCHES = {
-  ...{ title: 'All batches', path: 'batches', empty: 'No batch.', isRefreshed: true },
+  title: 'All batches',
+  path: 'batches',
+  empty: 'No batch.',
+  isRefreshed: true,
   filters: [
     { name: 'organization', label: 'Organization id' },
     {
-      ...{ name: 'state', label: 'State' },
+      name: 'state',
+      label: 'State',
       options: [
         ...['validating', 'in_progress', 'finalizing', 'completed', 'failed', 'expired'],
         ...['cancelling', 'cancelled'],
@@ -40,7 +44,10 @@ const BATCHES = {
   ],
   rowActions: [
     {
-      ...{ label: 'Cancel batch', role: 'operator', method: 'POST', isDangerous: true },
+      label: 'Cancel batch',
+      role: 'operator',
+      method: 'POST',
+      isDangerous: true,
       path: (row) => `batches/${part(row.organization_id)}/${part(row.id)}/cancel`,
       isOffered: ({ state }) => state === 'validating' || state === 'in_progress',
       question: 'Lines that are answered stay in its output file; the others are not run.',

@@ -8,7 +8,9 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const FILES = {
-  ...{ title: 'All files', path: 'files', empty: 'No file.' },
+  title: 'All files',
+  path: 'files',
+  empty: 'No file.',
   about: 'What is stored, for whom and until when; the content is not shown.',
   filters: [
     { name: 'organization', label: 'Organization id' },

@@ -10,14 +10,14 @@ const OPEN = ['validating_files', 'queued', 'running', 'paused']
 
 /** @type {import('./sections.js').SectionOptions} */
 const JOBS = {
-  ...{ title: 'Fine-tuning jobs', path: 'fine-tuning', empty: 'No job.', isRefreshed: true },
+  title: 'Fine-tuning jobs',
+  path: 'fine-tuning',
+  empty: 'No job.',
+  isRefreshed: true,
   about: 'The workers that train are listed on the page of the queues, under training.',
   filters: [
     { name: 'organization', label: 'Organization id' },
-    {
-      ...{ name: 'state', label: 'State' },
-      options: [...OPEN, 'succeeded', 'failed', 'cancelled'],
-    },
+    { name: 'state', label: 'State', options: [...OPEN, 'succeeded', 'failed', 'cancelled'] },
   ],
   rowName: (row) => row.id,
   columns: [
@@ -25,7 +25,8 @@ const JOBS = {
     {
       label: 'State',
       show: ({ state, error }) => ({
-        ...{ text: state.replace('_', ' '), note: error ?? '' },
+        text: state.replace('_', ' '),
+        note: error ?? '',
         tone: state === 'failed' ? 'bad' : '',
       }),
     },
@@ -46,13 +47,17 @@ const JOBS = {
     {
       label: 'Created',
       show: ({ created_at: created, finished_at: ended }) => ({
-        ...{ text: when(created), note: ended === null ? '' : `ended ${when(ended)}` },
+        text: when(created),
+        note: ended === null ? '' : `ended ${when(ended)}`,
       }),
     },
   ],
   rowActions: [
     {
-      ...{ label: 'Cancel job', role: 'operator', method: 'POST', isDangerous: true },
+      label: 'Cancel job',
+      role: 'operator',
+      method: 'POST',
+      isDangerous: true,
       path: (row) => `fine-tuning/${part(row.organization_id)}/${part(row.id)}/cancel`,
       isOffered: ({ state }) => OPEN.includes(state),
       question: 'Its training ends within a step. Checkpoints stay until they are deleted.',

@@ -8,12 +8,16 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const JOBS = {
-  ...{ title: 'Background jobs', path: 'jobs', empty: 'No job.', isRefreshed: true },
+  title: 'Background jobs',
+  path: 'jobs',
+  empty: 'No job.',
+  isRefreshed: true,
   about: 'Requests that run without a connection. What they contain is not shown.',
   filters: [
     { name: 'organization', label: 'Organization id' },
     {
-      ...{ name: 'state', label: 'State' },
+      name: 'state',
+      label: 'State',
       options: [
         'queued',
         'in_progress',
@@ -31,7 +35,8 @@ const JOBS = {
     {
       label: 'State',
       show: ({ state, error }) => ({
-        ...{ text: state.replace('_', ' '), note: error ?? '' },
+        text: state.replace('_', ' '),
+        note: error ?? '',
         tone: state === 'failed' || state === 'expired' ? 'bad' : '',
       }),
     },
@@ -44,13 +49,17 @@ const JOBS = {
     {
       label: 'Created',
       show: ({ created_at: created, ended_at: ended }) => ({
-        ...{ text: when(created), note: ended === null ? '' : `ended ${when(ended)}` },
+        text: when(created),
+        note: ended === null ? '' : `ended ${when(ended)}`,
       }),
     },
   ],
   rowActions: [
     {
-      ...{ label: 'Cancel job', role: 'operator', method: 'POST', isDangerous: true },
+      label: 'Cancel job',
+      role: 'operator',
+      method: 'POST',
+      isDangerous: true,
       path: (row) => `jobs/${part(row.organization_id)}/${part(row.id)}/cancel`,
       isOffered: (row) => row.ended_at === null && row.cancelled_at === null,
       question: 'A waiting job ends at once, a running one within a second.',

@@ -19,7 +19,9 @@ export function sections() {
 /** @param {string} organization @returns {import('./sections.js').SectionOptions} */
 function listOf(organization) {
   return {
-    ...{ title: 'Keys in use', path: 'keys', empty: 'No key matches.' },
+    title: 'Keys in use',
+    path: 'keys',
+    empty: 'No key matches.',
     aside: ({ limits }) => html`<p class="muted small">${limitsText(limits)}</p>`,
     filters: [
       { name: 'query', label: 'Name, id or beginning of the secret' },
@@ -32,7 +34,9 @@ function listOf(organization) {
       {
         label: 'Organization',
         show: ({ organization: name, organization_id: id }) => ({
-          ...{ text: name, note: id, href: pageUrl('organizations', { organization: id }) },
+          text: name,
+          note: id,
+          href: pageUrl('organizations', { organization: id }),
         }),
       },
       {
@@ -50,13 +54,19 @@ function listOf(organization) {
     actions: [creationIn(organization)],
     rowActions: [
       {
-        ...{ label: 'Rotate', role: administrator, method: 'POST', isDangerous: true },
+        label: 'Rotate',
+        role: administrator,
+        method: 'POST',
+        isDangerous: true,
         path: ({ id }) => `keys/${part(id)}/rotate`,
         question: 'The key gets a new secret; the old one is invalid at once.',
         done: 'The key has a new secret.',
       },
       {
-        ...{ label: 'Revoke', role: administrator, method: 'DELETE', isDangerous: true },
+        label: 'Revoke',
+        role: administrator,
+        method: 'DELETE',
+        isDangerous: true,
         path: ({ id }) => `keys/${part(id)}`,
         question: 'Requests with this key are refused from now on.',
         done: 'The key is revoked.',
@@ -68,21 +78,32 @@ function listOf(organization) {
 /** @param {string} organization @returns {import('./actions.js').Action} */
 function creationIn(organization) {
   return {
-    ...{ label: 'Create', role: administrator, method: 'POST', path: () => 'keys' },
+    label: 'Create',
+    role: administrator,
+    method: 'POST',
+    path: () => 'keys',
     question: 'The secret is shown once.',
     fields: [
       { name: 'organization_id', label: 'Organization id', value: () => organization },
       { name: 'name', label: 'Name' },
       {
-        ...{ name: 'scopes', label: 'Scopes', kind: 'checks', options: SCOPES },
+        name: 'scopes',
+        label: 'Scopes',
+        kind: 'checks',
+        options: SCOPES,
         hint: 'None selected means all.',
       },
       {
-        ...{ name: 'models', label: 'Models', isOptional: true },
+        name: 'models',
+        label: 'Models',
+        isOptional: true,
         hint: 'Separated by commas; empty means all.',
       },
       {
-        ...{ name: 'days', label: 'Days until it expires', kind: 'number', isOptional: true },
+        name: 'days',
+        label: 'Days until it expires',
+        kind: 'number',
+        isOptional: true,
         hint: 'Empty means never.',
       },
     ],
@@ -92,7 +113,9 @@ function creationIn(organization) {
         .map((model) => model.trim())
         .filter((model) => model !== '')
       return {
-        ...{ organization_id, name, expires_in_days: days ?? null },
+        organization_id,
+        name,
+        expires_in_days: days ?? null,
         scopes: scopes.length === 0 ? null : scopes,
         models: names.length === 0 ? null : names,
       }

@@ -19,13 +19,17 @@ const CAPABILITIES = {
 
 /** @type {import('./sections.js').SectionOptions} */
 const MODELS = {
-  ...{ title: 'All models', path: 'models', empty: 'models.json lists none.', isRefreshed: true },
+  title: 'All models',
+  path: 'models',
+  empty: 'models.json lists none.',
+  isRefreshed: true,
   rowName: (row) => row.id,
   columns: [
     {
       label: 'Model',
       show: ({ id, kind, capabilities }) => ({
-        ...{ text: id, note: [kind, ...capabilities].join(', ') },
+        text: id,
+        note: [kind, ...capabilities].join(', '),
       }),
     },
     { label: 'State', show: stateOf },
@@ -50,13 +54,17 @@ const MODELS = {
     {
       label: 'Files',
       show: ({ source, added }) => ({
-        ...{ text: source, note: added ? `added by ${added.by}, ${when(added.at)}` : '' },
+        text: source,
+        note: added ? `added by ${added.by}, ${when(added.at)}` : '',
       }),
     },
   ],
   actions: [
     {
-      ...{ label: 'Add a model', role: administrator, method: 'POST', path: () => 'models' },
+      label: 'Add a model',
+      role: administrator,
+      method: 'POST',
+      path: () => 'models',
       question: 'Every worker that serves models of this kind fetches its files and serves it.',
       fields: [
         {
@@ -67,14 +75,18 @@ const MODELS = {
         { name: 'id', label: 'Model id', hint: 'The name that requests use.' },
         { name: 'kind', label: 'Kind', kind: 'select', options: Object.keys(CAPABILITIES) },
         {
-          ...{ name: 'capabilities', label: 'Capabilities', kind: 'checks' },
+          name: 'capabilities',
+          label: 'Capabilities',
+          kind: 'checks',
           options: [...new Set(Object.values(CAPABILITIES).flat())],
           hint: Object.entries(CAPABILITIES)
             .map(([kind, names]) => `${kind}: ${names.join(', ')}`)
             .join('; '),
         },
         {
-          ...{ name: 'onnxFile', label: 'ONNX file', isOptional: true },
+          name: 'onnxFile',
+          label: 'ONNX file',
+          isOptional: true,
           hint: 'Such as model_quantized; the best one if empty.',
         },
       ],
@@ -84,21 +96,31 @@ const MODELS = {
   ],
   rowActions: [
     {
-      ...{ label: 'Disable', role: operator, method: 'POST', isDangerous: true },
+      label: 'Disable',
+      role: operator,
+      method: 'POST',
+      isDangerous: true,
       path: ({ id }) => `models/${part(id)}/disable`,
       isOffered: (row) => row.disabled === null,
       question: 'New requests are refused with 503 `model_disabled`; accepted ones end.',
       fields: [{ name: 'reason', label: 'Reason, for other operators', isOptional: true }],
-      ...{ body: (values) => values, done: 'The model is disabled.' },
+      body: (values) => values,
+      done: 'The model is disabled.',
     },
     {
-      ...{ label: 'Enable', role: operator, method: 'POST' },
+      label: 'Enable',
+      role: operator,
+      method: 'POST',
       path: ({ id }) => `models/${part(id)}/enable`,
       isOffered: (row) => row.disabled !== null,
-      ...{ question: 'The model takes requests again.', done: 'The model is enabled.' },
+      question: 'The model takes requests again.',
+      done: 'The model is enabled.',
     },
     {
-      ...{ label: 'Remove', role: administrator, method: 'DELETE', isDangerous: true },
+      label: 'Remove',
+      role: administrator,
+      method: 'DELETE',
+      isDangerous: true,
       path: ({ id }) => `models/${part(id)}`,
       isOffered: (row) => row.added !== null,
       question: 'Requests for it are refused from now on; its files stay in the caches of workers.',

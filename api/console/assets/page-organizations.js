@@ -24,7 +24,9 @@ const LIST = {
     {
       label: 'Name',
       show: ({ id, name }) => ({
-        ...{ text: name, note: id, href: pageUrl('organizations', { organization: id }) },
+        text: name,
+        note: id,
+        href: pageUrl('organizations', { organization: id }),
       }),
     },
     { label: 'Own of', show: (row) => row.personal_of ?? '' },
@@ -39,7 +41,10 @@ const LIST = {
   ],
   actions: [
     {
-      ...{ label: 'Create', role: administrator, method: 'POST', path: () => 'organizations' },
+      label: 'Create',
+      role: administrator,
+      method: 'POST',
+      path: () => 'organizations',
       question: 'Create an organization with a user as its owner.',
       fields: [
         { name: 'name', label: 'Name' },
@@ -51,13 +56,18 @@ const LIST = {
   ],
   rowActions: [
     {
-      ...{ label: 'Edit', role: administrator, method: 'PATCH' },
+      label: 'Edit',
+      role: administrator,
+      method: 'PATCH',
       path: ({ id }) => `organizations/${part(id)}`,
       question: 'Change its name, and how long stored content is kept.',
       fields: [
         { name: 'name', label: 'Name', value: (row) => row.name },
         {
-          ...{ name: 'days', label: 'Days of retention', kind: 'number', isOptional: true },
+          name: 'days',
+          label: 'Days of retention',
+          kind: 'number',
+          isOptional: true,
           hint: 'Empty follows the installation; 0 stores nothing.',
           value: (row) => String(row.retention_days ?? ''),
         },
@@ -66,7 +76,10 @@ const LIST = {
       done: 'The organization is changed.',
     },
     {
-      ...{ label: 'Delete', role: administrator, method: 'DELETE', isDangerous: true },
+      label: 'Delete',
+      role: administrator,
+      method: 'DELETE',
+      isDangerous: true,
       path: ({ id }) => `organizations/${part(id)}`,
       isOffered: (row) => row.personal_of === null,
       question: 'Its keys and memberships end; its usage and activities are kept.',
@@ -80,13 +93,17 @@ function membersOf(organization) {
   const path = `organizations/${part(organization)}/members`
   const pathOf = (/** @type {Row} */ row) => `${path}/${part(row.user_id)}`
   return {
-    ...{ title: `Members of ${organization}`, path, empty: 'It has no members.' },
+    title: `Members of ${organization}`,
+    path,
+    empty: 'It has no members.',
     rowName: (row) => row.email ?? row.user_id,
     columns: [
       {
         label: 'User',
         show: ({ email, user_id: id }) => ({
-          ...{ text: email ?? id, note: id, href: pageUrl('users', { user: id }) },
+          text: email ?? id,
+          note: id,
+          href: pageUrl('users', { user: id }),
         }),
       },
       { label: 'Role', show: (row) => row.role },
@@ -94,11 +111,16 @@ function membersOf(organization) {
     ],
     rowActions: [
       {
-        ...{ label: 'Set role', role: administrator, method: 'PATCH', path: pathOf },
+        label: 'Set role',
+        role: administrator,
+        method: 'PATCH',
+        path: pathOf,
         question: 'An organization keeps at least one owner.',
         fields: [
           {
-            ...{ name: 'role', label: 'Role', kind: 'select' },
+            name: 'role',
+            label: 'Role',
+            kind: 'select',
             options: ['owner', 'admin', 'member'],
             value: (row) => row.role,
           },
@@ -107,8 +129,12 @@ function membersOf(organization) {
         done: 'The role is changed.',
       },
       {
-        ...{ label: 'Remove', role: administrator, method: 'DELETE', path: pathOf },
-        ...{ isDangerous: true, question: 'The user loses access to the organization.' },
+        label: 'Remove',
+        role: administrator,
+        method: 'DELETE',
+        path: pathOf,
+        isDangerous: true,
+        question: 'The user loses access to the organization.',
         done: 'The member is removed.',
       },
     ],

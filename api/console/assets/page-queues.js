@@ -15,14 +15,19 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const QUEUES = {
-  ...{ title: 'All queues', path: 'queues', empty: 'No model.', isRefreshed: true },
+  title: 'All queues',
+  path: 'queues',
+  empty: 'No model.',
+  isRefreshed: true,
   about: 'A paused queue accepts jobs and starts none: they wait until their deadline.',
   rowName: (row) => row.name,
   columns: [
     {
       label: 'Queue',
       show: ({ name, kind }) => ({
-        ...{ text: name, note: kind, href: pageUrl('queues', { queue: name }) },
+        text: name,
+        note: kind,
+        href: pageUrl('queues', { queue: name }),
       }),
     },
     {
@@ -34,14 +39,18 @@ const QUEUES = {
   ],
   rowActions: [
     {
-      ...{ label: 'Pause', role: operator, method: 'POST' },
+      label: 'Pause',
+      role: operator,
+      method: 'POST',
       path: ({ name }) => `queues/${part(name)}/pause`,
       isOffered: (row) => !row.is_paused,
       question: 'Running jobs end; no other starts until the queue is resumed.',
       done: 'The queue is paused.',
     },
     {
-      ...{ label: 'Resume', role: operator, method: 'POST' },
+      label: 'Resume',
+      role: operator,
+      method: 'POST',
       path: ({ name }) => `queues/${part(name)}/resume`,
       isOffered: (row) => row.is_paused,
       question: 'Waiting jobs start again.',
@@ -52,7 +61,9 @@ const QUEUES = {
 
 /** @type {import('./sections.js').SectionOptions} */
 const DEAD_LETTERS = {
-  ...{ title: 'Dead letters', path: 'dead-letters', empty: 'No job has killed its workers.' },
+  title: 'Dead letters',
+  path: 'dead-letters',
+  empty: 'No job has killed its workers.',
   about:
     'Jobs that were abandoned because they kept killing their workers. Inputs are kept encrypted for a day, where the organization stores content. A retry costs nothing; its answer is discarded, because its client has received the error.',
   rowName: (row) => row.id,
@@ -62,7 +73,8 @@ const DEAD_LETTERS = {
     { label: 'Organization', show: (row) => row.organization_id },
     { label: 'Reason', show: (row) => row.reason.replaceAll('_', ' ') },
     {
-      ...{ label: 'Input', isNumber: true },
+      label: 'Input',
+      isNumber: true,
       show: (row) => ({
         text: bytes(row.input_bytes),
         note: row.is_input_kept ? 'kept' : 'not kept',
@@ -72,7 +84,10 @@ const DEAD_LETTERS = {
   ],
   rowActions: [
     {
-      ...{ label: 'Retry', role: operator, method: 'POST', isDangerous: true },
+      label: 'Retry',
+      role: operator,
+      method: 'POST',
+      isDangerous: true,
       path: ({ id }) => `dead-letters/${part(id)}/retry`,
       isOffered: (row) => row.is_input_kept,
       question: 'The job runs once more. It may kill up to three workers again.',
@@ -81,8 +96,12 @@ const DEAD_LETTERS = {
   ],
   actions: [
     {
-      ...{ label: 'Clear', role: operator, method: 'DELETE', path: () => 'dead-letters' },
-      ...{ isDangerous: true, question: 'The records of all dead letters are deleted.' },
+      label: 'Clear',
+      role: operator,
+      method: 'DELETE',
+      path: () => 'dead-letters',
+      isDangerous: true,
+      question: 'The records of all dead letters are deleted.',
       done: 'The dead letters are deleted.',
     },
   ],
@@ -96,7 +115,10 @@ function jobsOf(queue) {
   const isWaiting = (/** @type {Row} */ row) => row.state === 'waiting'
   const common = { role: operator, method: 'POST', isOffered: isWaiting }
   return {
-    ...{ title: `Jobs of ${queue}`, path, empty: 'The queue is empty.', isRefreshed: true },
+    title: `Jobs of ${queue}`,
+    path,
+    empty: 'The queue is empty.',
+    isRefreshed: true,
     about: 'Active jobs and the next that wait, without what they contain.',
     rowName: (row) => row.job_id,
     columns: [
@@ -109,16 +131,25 @@ function jobsOf(queue) {
     ],
     rowActions: [
       {
-        ...{ ...common, label: 'Move to the front', path: (row) => pathOf(row, 'first') },
-        ...{ question: 'The job starts next.', done: 'The job is first.' },
+        ...common,
+        label: 'Move to the front',
+        path: (row) => pathOf(row, 'first'),
+        question: 'The job starts next.',
+        done: 'The job is first.',
       },
       {
-        ...{ ...common, label: 'Move to the back', path: (row) => pathOf(row, 'last') },
-        ...{ question: 'The job starts after all others.', done: 'The job is last.' },
+        ...common,
+        label: 'Move to the back',
+        path: (row) => pathOf(row, 'last'),
+        question: 'The job starts after all others.',
+        done: 'The job is last.',
       },
       {
-        ...{ ...common, label: 'Cancel job', path: (row) => pathOf(row, 'cancel') },
-        ...{ isDangerous: true, question: 'Its client receives the error `job_cancelled`.' },
+        ...common,
+        label: 'Cancel job',
+        path: (row) => pathOf(row, 'cancel'),
+        isDangerous: true,
+        question: 'Its client receives the error `job_cancelled`.',
         done: 'The job is cancelled.',
       },
     ],

@@ -23,7 +23,8 @@ const field = (/** @type {string} */ name) => (/** @type {Row} */ point) => poin
 /** @type {readonly Chart[]} */
 const CHARTS = [
   {
-    ...{ title: 'Requests per minute', format: figure },
+    title: 'Requests per minute',
+    format: figure,
     lines: perMinute([
       ['all', 'requests'],
       ['refused (4xx)', 'refusals'],
@@ -31,14 +32,16 @@ const CHARTS = [
     ]),
   },
   {
-    ...{ title: 'Tokens per minute', format: figure },
+    title: 'Tokens per minute',
+    format: figure,
     lines: perMinute([
       ['prompts', 'prompt_tokens'],
       ['completions', 'completion_tokens'],
     ]),
   },
   {
-    ...{ title: 'Time to answer', format: duration },
+    title: 'Time to answer',
+    format: duration,
     lines: plain([
       ['half within', 'latency_p50_ms'],
       ['95 % within', 'latency_p95_ms'],
@@ -46,14 +49,16 @@ const CHARTS = [
     ]),
   },
   {
-    ...{ title: 'Wait in the queues', format: duration },
+    title: 'Wait in the queues',
+    format: duration,
     lines: plain([
       ['95 % started within', 'queue_p95_ms'],
       ['oldest waiting job', 'oldest_wait_ms'],
     ]),
   },
   {
-    ...{ title: 'Slots and waiting jobs', format: figure },
+    title: 'Slots and waiting jobs',
+    format: figure,
     lines: plain([
       ['slots', 'slots'],
       ['in use', 'slots_used'],
@@ -65,7 +70,9 @@ const CHARTS = [
 /** @param {readonly (readonly [string, string])[]} rows @returns {Line[]} */
 function plain(rows) {
   return rows.map(([label, name], index) => ({
-    ...{ label, colour: COLOURS[index] ?? '--ink', value: field(name) },
+    label,
+    colour: COLOURS[index] ?? '--ink',
+    value: field(name),
   }))
 }
 
@@ -75,7 +82,8 @@ function plain(rows) {
  */
 function perMinute(rows) {
   return rows.map(([label, name], index) => ({
-    ...{ label, colour: COLOURS[index] ?? '--ink' },
+    label,
+    colour: COLOURS[index] ?? '--ink',
     value: (point) => point[name] / point.minutes,
   }))
 }
@@ -182,14 +190,18 @@ function optionsOf({ lines, format }, target) {
       { ...axis, ticks: { show: false }, values: '{HH}:{mm}' },
       {
         ...axis,
-        ...{ ticks: { show: false }, size: 64 },
+        ticks: { show: false },
+        size: 64,
         values: (_plot, values) => values.map((value) => (value === 0 ? '0' : format(value))),
       },
     ],
     series: [
       {},
       ...lines.map(({ label, colour: name }) => ({
-        ...{ label, stroke: colour(name), width: 2, spanGaps: false },
+        label,
+        stroke: colour(name),
+        width: 2,
+        spanGaps: false,
         points: { size: 4 },
       })),
     ],

@@ -41,11 +41,14 @@ function listOf(groupBy, query) {
     }),
   })
   const total = (/** @type {string} */ label, /** @type {string} */ field) => ({
-    ...{ label, isNumber: true },
+    label,
+    isNumber: true,
     show: (/** @type {Row} */ row) => number(row[field]),
   })
   return {
-    ...{ title: 'Usage', path: `usage?${query}`, empty: 'No usage in this time.' },
+    title: 'Usage',
+    path: `usage?${query}`,
+    empty: 'No usage in this time.',
     about: 'Costs follow the prices in models.json, per million tokens; without one there is none.',
     rowName: () => '',
     columns: [
@@ -57,10 +60,7 @@ function listOf(groupBy, query) {
       total('Prompt tokens', 'prompt_tokens'),
       total('Cached', 'cached_tokens'),
       total('Completion tokens', 'completion_tokens'),
-      {
-        ...{ label: 'Cost', isNumber: true },
-        show: ({ cost }) => (cost === null ? '' : cost.toFixed(4)),
-      },
+      { label: 'Cost', isNumber: true, show: ({ cost }) => (cost === null ? '' : cost.toFixed(4)) },
     ],
   }
 }

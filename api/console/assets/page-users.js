@@ -28,7 +28,8 @@ const LIST = {
       label: 'User',
       show: ({ id, email, phone, is_anonymous: isAnonymous }) => ({
         text: email ?? phone ?? (isAnonymous ? 'anonymous' : id),
-        ...{ note: id, href: pageUrl('users', { user: id }) },
+        note: id,
+        href: pageUrl('users', { user: id }),
       }),
     },
     { label: 'Role', show: (row) => ({ text: row.role, note: row.console_role ?? '' }) },
@@ -47,50 +48,75 @@ const LIST = {
   ],
   actions: [
     {
-      ...{ label: 'Invite', role: administrator, method: 'POST', path: () => 'users/invite' },
+      label: 'Invite',
+      role: administrator,
+      method: 'POST',
+      path: () => 'users/invite',
       question: 'The user gets a mail with a link that confirms the address.',
       fields: [{ name: 'email', label: 'Email address', kind: 'email' }],
-      ...{ body: (values) => values, done: 'The invitation is on its way.' },
+      body: (values) => values,
+      done: 'The invitation is on its way.',
     },
   ],
   rowActions: [
     {
-      ...{ label: 'Ban', role: administrator, method: 'POST', isDangerous: true },
-      ...{ path: (row) => pathOf(row, '/ban'), isOffered: (row) => !isBanned(row) },
+      label: 'Ban',
+      role: administrator,
+      method: 'POST',
+      isDangerous: true,
+      path: (row) => pathOf(row, '/ban'),
+      isOffered: (row) => !isBanned(row),
       question: 'The user cannot sign in, and the keys of their own organization stop working.',
       fields: [{ name: 'hours', label: 'Hours', kind: 'number', value: () => '24' }],
-      ...{ body: (values) => values, done: 'The user is banned.' },
+      body: (values) => values,
+      done: 'The user is banned.',
     },
     {
-      ...{ label: 'Unban', role: administrator, method: 'POST', isOffered: isBanned },
-      ...{ path: (row) => pathOf(row, '/unban'), question: 'The user can sign in again.' },
+      label: 'Unban',
+      role: administrator,
+      method: 'POST',
+      isOffered: isBanned,
+      path: (row) => pathOf(row, '/unban'),
+      question: 'The user can sign in again.',
       done: 'The ban is lifted.',
     },
     {
-      ...{ label: 'Reset factors', role: administrator, method: 'DELETE', isDangerous: true },
-      ...{ path: (row) => pathOf(row, '/factors'), isOffered: (row) => row.factors > 0 },
+      label: 'Reset factors',
+      role: administrator,
+      method: 'DELETE',
+      isDangerous: true,
+      path: (row) => pathOf(row, '/factors'),
+      isOffered: (row) => row.factors > 0,
       question: 'All second factors are removed: make sure that it is the user who asks for it.',
       done: 'The second factors are removed.',
     },
     {
-      ...{ label: 'End sessions', role: administrator, method: 'DELETE' },
-      ...{ path: (row) => pathOf(row, '/sessions'), isOffered: (row) => row.sessions > 0 },
+      label: 'End sessions',
+      role: administrator,
+      method: 'DELETE',
+      path: (row) => pathOf(row, '/sessions'),
+      isOffered: (row) => row.sessions > 0,
       question: 'The user has to sign in again everywhere.',
       done: 'The sessions are ended.',
     },
     {
-      ...{ label: 'Console role', role: administrator, method: 'POST' },
+      label: 'Console role',
+      role: administrator,
+      method: 'POST',
       path: (row) => pathOf(row, '/console-role'),
       question:
         'A viewer reads this console, an operator also acts on queues, jobs, webhooks and models, an administrator on everything.',
       fields: [
         {
-          ...{ name: 'role', label: 'Role', kind: 'select' },
+          name: 'role',
+          label: 'Role',
+          kind: 'select',
           options: ['none', 'viewer', 'operator', 'administrator'],
           value: (row) => row.console_role ?? 'none',
         },
       ],
-      ...{ body: (values) => values, done: 'The role is changed.' },
+      body: (values) => values,
+      done: 'The role is changed.',
     },
   ],
 }
@@ -98,7 +124,10 @@ const LIST = {
 /** @type {readonly import('./sections.js').SectionOptions[]} */
 const PARTS = [
   {
-    ...{ title: 'Sessions', path: 'sessions', empty: 'No session.', rowName: (row) => row.id },
+    title: 'Sessions',
+    path: 'sessions',
+    empty: 'No session.',
+    rowName: (row) => row.id,
     columns: [
       { label: 'Level', show: (row) => row.aal },
       { label: 'Network', show: (row) => row.ip ?? '' },
@@ -108,7 +137,9 @@ const PARTS = [
     ],
   },
   {
-    ...{ title: 'Second factors', path: 'factors', empty: 'No second factor.' },
+    title: 'Second factors',
+    path: 'factors',
+    empty: 'No second factor.',
     rowName: (row) => row.friendly_name,
     columns: [
       { label: 'Kind', show: (row) => row.factor_type },
@@ -118,13 +149,17 @@ const PARTS = [
     ],
   },
   {
-    ...{ title: 'Organizations', path: 'organizations', empty: 'No organization.' },
+    title: 'Organizations',
+    path: 'organizations',
+    empty: 'No organization.',
     rowName: (row) => row.name,
     columns: [
       {
         label: 'Name',
         show: ({ id, name }) => ({
-          ...{ text: name, note: id, href: pageUrl('organizations', { organization: id }) },
+          text: name,
+          note: id,
+          href: pageUrl('organizations', { organization: id }),
         }),
       },
       { label: 'Role', show: (row) => row.role },

@@ -17,7 +17,9 @@ export function sections() {
 
 /** @type {import('./sections.js').SectionOptions} */
 const ENDPOINTS = {
-  ...{ title: 'All endpoints', path: 'webhooks', empty: 'No webhook endpoint.' },
+  title: 'All endpoints',
+  path: 'webhooks',
+  empty: 'No webhook endpoint.',
   filters: [
     { name: 'organization', label: 'Organization id' },
     { name: 'state', label: 'State', options: ['enabled', 'disabled'] },
@@ -46,15 +48,24 @@ const ENDPOINTS = {
   ],
   rowActions: [
     {
-      ...{ label: 'Disable', role: operator, method: 'PATCH', path: pathOf },
+      label: 'Disable',
+      role: operator,
+      method: 'PATCH',
+      path: pathOf,
       isOffered: (row) => !isDisabled(row),
       question: 'Nothing is delivered to it until it is enabled again.',
-      ...{ body: () => ({ disabled: true }), done: 'The endpoint is disabled.' },
+      body: () => ({ disabled: true }),
+      done: 'The endpoint is disabled.',
     },
     {
-      ...{ label: 'Enable', role: operator, method: 'PATCH', path: pathOf, isOffered: isDisabled },
+      label: 'Enable',
+      role: operator,
+      method: 'PATCH',
+      path: pathOf,
+      isOffered: isDisabled,
       question: 'Pending deliveries are sent again.',
-      ...{ body: () => ({ disabled: false }), done: 'The endpoint is enabled.' },
+      body: () => ({ disabled: false }),
+      done: 'The endpoint is enabled.',
     },
   ],
 }
@@ -63,14 +74,18 @@ const ENDPOINTS = {
 function deliveriesOf(endpoint) {
   const path = `webhooks/${part(endpoint)}/deliveries`
   return {
-    ...{ title: `Deliveries to ${endpoint}`, path, empty: 'No delivery.', isRefreshed: true },
+    title: `Deliveries to ${endpoint}`,
+    path,
+    empty: 'No delivery.',
+    isRefreshed: true,
     rowName: (row) => row.id,
     columns: [
       { label: 'Delivery', show: (row) => ({ text: row.type, note: row.id }) },
       {
         label: 'State',
         show: ({ state, last_status: status, last_error: error }) => ({
-          ...{ text: state, note: error ?? (status === null ? '' : `HTTP ${status}`) },
+          text: state,
+          note: error ?? (status === null ? '' : `HTTP ${status}`),
           tone: state === 'failed' ? 'bad' : '',
         }),
       },
@@ -80,7 +95,9 @@ function deliveriesOf(endpoint) {
     ],
     rowActions: [
       {
-        ...{ label: 'Redeliver', role: operator, method: 'POST' },
+        label: 'Redeliver',
+        role: operator,
+        method: 'POST',
         path: (row) => `${path}/${part(row.id)}/redeliver`,
         question: 'The event is sent again, at once.',
         done: 'The event is on its way.',

@@ -2,8 +2,14 @@ const BEGINNING = /^\s*\{\s*"input"\s*:\s*"/
 const BEGINNING_WITHOUT_SPACES = '{"input":"'
 const HIGH_SURROGATE = /[\ud800-\udbff]$/
 const LETTERS: Readonly<Record<string, string>> = {
-  ...{ b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' },
-  ...{ '"': '"', '\\': '\\', '/': '/' },
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  '"': '"',
+  '\\': '\\',
+  '/': '/',
 }
 
 /**

@@ -15,11 +15,22 @@ interface LiteralSyntax {
 }
 
 const WORDS: Readonly<Record<string, unknown>> = {
-  ...{ True: true, False: false, None: null },
-  ...{ true: true, false: false, null: null },
+  True: true,
+  False: false,
+  None: null,
+  true: true,
+  false: false,
+  null: null,
 }
 const ESCAPES: Readonly<Record<string, string>> = {
-  ...{ n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', a: '\x07', v: '\v', '0': '\0' },
+  n: '\n',
+  t: '\t',
+  r: '\r',
+  b: '\b',
+  f: '\f',
+  a: '\x07',
+  v: '\v',
+  '0': '\0',
 }
 const NUMBER = /[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/y
 const DEPTH_MAX = 64

@@ -112,7 +112,10 @@ export function presentChat(
         return {
           index: candidate.index,
           message: presentMessage(content, {
-            ...{ calls, reasoning, tools, dialect: outcome.dialect },
+            calls,
+            reasoning,
+            tools,
+            dialect: outcome.dialect,
             source: `${head.id} ${candidate.index}`,
           }),
           logprobs:

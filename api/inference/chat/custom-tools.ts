@@ -36,12 +36,15 @@ export function customDefinition(
   const schemaPath = `${path}.definition`
   const input = { type: 'string', ...(grammar && constraintOf(grammar, schemaPath)) }
   const parameters = {
-    ...{ type: 'object', properties: { input }, required: ['input'] },
+    type: 'object',
+    properties: { input },
+    required: ['input'],
     additionalProperties: false,
   }
   budget.charge(parameters, schemaPath)
   return {
-    ...{ name, parameters },
+    name,
+    parameters,
     ...(typeof description === 'string' && { description }),
     ...(grammar !== undefined && { isStrict: true, schemaPath }),
   }

@@ -29,8 +29,15 @@ export async function storeChat(
   checkMetadata(metadata)
   try {
     await stored.answers.add({
-      ...{ id, model, object: OBJECT, organizationId, userId, metadata: metadata ?? null },
-      ...{ previousId: null, conversationId: null, jobId: request.context.stored?.id ?? null },
+      id,
+      model,
+      object: OBJECT,
+      organizationId,
+      userId,
+      metadata: metadata ?? null,
+      previousId: null,
+      conversationId: null,
+      jobId: request.context.stored?.id ?? null,
       input: messages.map((message, index) => ({ ...message, id: `${id}-${index}` })),
       answer: answer as Readonly<Record<string, unknown>>,
       createdAtMs: clock.now(),
@@ -117,7 +124,11 @@ const DELETED = {
 const route = (operationId: string, summary: string, answer: object, parts: object) => ({
   config: CONFIG,
   schema: {
-    ...{ operationId, summary, tags: ['Chat'], security: SECURITY, ...parts },
+    operationId,
+    summary,
+    tags: ['Chat'],
+    security: SECURITY,
+    ...parts,
     response: { 200: answer },
   },
 })
@@ -132,13 +143,18 @@ export function registerStoredChats(app: FastifyInstance, { answers }: ResponseS
     const query = request.query as Static<typeof LIST_QUERY> & Readonly<Record<string, unknown>>
     const { limit = 20, order = 'asc', after, model } = query
     const page = await answers.list(callerOf(request).organizationId, {
-      ...{ object: OBJECT, limit, isAscending: order === 'asc', metadata: pairsOf(query) },
+      object: OBJECT,
+      limit,
+      isAscending: order === 'asc',
+      metadata: pairsOf(query),
       ...(after !== undefined && { after }),
       ...(model !== undefined && { model }),
     })
     const data = page.answers.map(present)
     return {
-      ...{ object: 'list', data, has_more: page.hasMore },
+      object: 'list',
+      data,
+      has_more: page.hasMore,
       first_id: page.answers[0]?.row.id ?? null,
       last_id: page.answers.at(-1)?.row.id ?? null,
     }
@@ -152,7 +168,8 @@ export function registerStoredChats(app: FastifyInstance, { answers }: ResponseS
   )
 
   const update = route('updateChatCompletion', 'Change the metadata', CHAT_RESPONSE, {
-    ...{ params: ID, body: BODY },
+    params: ID,
+    body: BODY,
   })
   app.post(`${path}/:completion_id`, update, async (request) => {
     const { completion_id: id } = request.params as Static<typeof ID>

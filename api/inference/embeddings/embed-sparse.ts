@@ -117,7 +117,9 @@ function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): Spar
   const items = itemsOf(inputs).items as SparseInput['items']
   checkTokenCount(items, 'inputs')
   return {
-    ...{ task: 'sparse', items, role: name === 'document' ? 'passage' : (name ?? 'none') },
+    task: 'sparse',
+    items,
+    role: name === 'document' ? 'passage' : (name ?? 'none'),
     ...(truncate === true && { tokensMax: 'context' }),
   }
 }

@@ -68,7 +68,8 @@ const FIELDS = {
     description: 'Keep this many leading dimensions, for models made for it.',
   }),
   output_dimension: optionalInteger({
-    ...{ minimum: 1, maximum: DIMENSIONS_MAX },
+    minimum: 1,
+    maximum: DIMENSIONS_MAX,
     description: 'Another name of `dimensions`.',
   }),
   // Clients decode the answer by these, so that another value cannot be ignored.

@@ -16,7 +16,9 @@ const URL_LIFETIME_MS = 3_600_000
 const IMAGE_BYTES_MAX = 32 * 1024 * 1024
 // Images are not counted in tokens here; clients expect the field.
 const NO_TOKENS = {
-  ...{ input_tokens: 0, output_tokens: 0, total_tokens: 0 },
+  input_tokens: 0,
+  output_tokens: 0,
+  total_tokens: 0,
   input_tokens_details: { image_tokens: 0, text_tokens: 0 },
 }
 /** The model of requests without one. */
@@ -70,9 +72,12 @@ export function serializeImages(
   const sent = new Set<string>()
   const write = (type: string, image: object): string => {
     const about = {
-      ...{ type, created_at: unixSeconds(services.clock.now()) },
-      ...{ size: size ?? 'auto', quality: quality ?? 'auto', background: background ?? 'auto' },
-      ...{ output_format: format ?? 'png' },
+      type,
+      created_at: unixSeconds(services.clock.now()),
+      size: size ?? 'auto',
+      quality: quality ?? 'auto',
+      background: background ?? 'auto',
+      output_format: format ?? 'png',
     }
     return `event: ${type}\ndata: ${JSON.stringify({ ...about, ...image })}\n\n`
   }
@@ -86,7 +91,8 @@ export function serializeImages(
         if (sent.has(key)) return ''
         sent.add(key)
         return write(`${kind}.partial_image`, {
-          ...{ ...inline, partial_image_index: index },
+          ...inline,
+          partial_image_index: index,
           ...((fields.n ?? 1) > 1 && { image_index: image }),
         })
       }

@@ -154,7 +154,9 @@ function append(messages: ChatMessage[], message: ChatMessage): void {
   const moved = message.images?.map((image) => ({ ...image, at: image.at + before.length })) ?? []
   const images = [...(last.images ?? []), ...moved]
   messages[messages.length - 1] = {
-    ...{ ...last, ...message, content },
+    ...last,
+    ...message,
+    content,
     ...(images.length > 0 && { images }),
   }
 }

@@ -59,12 +59,10 @@ export async function messageGeneration(
 ): Promise<Generation<object>> {
   const { body } = validated
   const model = await getCapableModel(services, validated.caller, {
-    ...{
-      name: validated.modelName,
-      kind: 'completion',
-      capability: 'chat',
-      endpoint: 'v1/messages',
-    },
+    name: validated.modelName,
+    kind: 'completion',
+    capability: 'chat',
+    endpoint: 'v1/messages',
   })
   const { input, tools, images } = messagesRequest(body)
   requireVision(model, images)
@@ -100,7 +98,9 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
   nameRequest(http.reply)
   const body = http.request.body as CountBody
   const model = await getCapableModel(services, callerOf(http.request), {
-    ...{ name: body.model, kind: 'completion', capability: 'chat' },
+    name: body.model,
+    kind: 'completion',
+    capability: 'chat',
     endpoint: 'v1/messages/count_tokens',
   })
   const images = new RequestImages()

@@ -149,7 +149,9 @@ export async function labellingJob(
   const zeroShot = candidatesOf(body)
   const { items, images } = itemsOf(body.input)
   const job = await classifyingJob(services, caller, {
-    ...{ modelName: body.model, endpoint: 'v1/classify', items },
+    modelName: body.model,
+    endpoint: 'v1/classify',
+    items,
     reads: images.all.length > 0 ? 'images' : 'texts',
     ...(tokensMax !== undefined && { tokensMax }),
     hasMarkers: body.add_special_tokens ?? true,
@@ -173,7 +175,9 @@ export function presentLabels({
 }): object {
   return {
     id: head.newId('classify-'),
-    ...{ object: 'list', created: head.created, model: model.id },
+    object: 'list',
+    created: head.created,
+    model: model.id,
     data: probabilities.map((probs, index) => ({
       index,
       label: labels[probs.indexOf(Math.max(...probs))],

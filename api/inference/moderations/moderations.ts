@@ -139,8 +139,12 @@ export async function moderatingJobs(
   const { texts, images } = inputsOf(input)
   const judge = (reads: 'texts' | 'images', rest: Pick<ClassifyInput, 'items' | 'tokensMax'>) =>
     classifyingJob(services, caller, {
-      ...{ modelName: nameOf(services, model, reads), endpoint: 'v1/moderations', reads },
-      ...{ ...rest, hasMarkers: true, isActivated: true },
+      modelName: nameOf(services, model, reads),
+      endpoint: 'v1/moderations',
+      reads,
+      ...rest,
+      hasMarkers: true,
+      isActivated: true,
     })
   const jobs: ClassifyingJob[] = []
   if (texts.length > 0) jobs.push(await judge('texts', { items: texts, tokensMax: 'split' }))

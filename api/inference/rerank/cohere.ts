@@ -68,7 +68,9 @@ export function registerCohereRerank(app: FastifyInstance, services: InferenceSe
 async function rerank(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as Static<typeof BODY>
   const { scores } = await scoreDocuments(http, services, {
-    ...{ modelName: body.model, query: body.query, documents: body.documents },
+    modelName: body.model,
+    query: body.query,
+    documents: body.documents,
     endpoint: 'v2/rerank',
   })
   return {

@@ -190,7 +190,10 @@ export function presentRanking(
     ...(body.return_documents === true && { document: { text: documents[index] } }),
   }))
   return {
-    ...{ id, object: 'list', model: model.id, results },
+    id,
+    object: 'list',
+    model: model.id,
+    results,
     // Voyage's client sends this field with every request and reads the other name.
     ...(body.truncation === true && { data: results }),
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },

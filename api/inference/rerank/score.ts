@@ -88,13 +88,18 @@ async function score(http: Http, services: InferenceServices): Promise<object> {
     )
   }
   const { model, scores, usage } = await scoreDocuments(http, services, {
-    ...{ modelName: body.model, query, documents, endpoint: 'v1/score' },
+    modelName: body.model,
+    query,
+    documents,
+    endpoint: 'v1/score',
     ...(queries.length > 1 && { queries }),
   })
   const { created, newId } = answerHeadOf(http.request, services.clock)
   return {
     id: newId('score-'),
-    ...{ object: 'list', created, model: model.id },
+    object: 'list',
+    created,
+    model: model.id,
     data: scores.map((value, index) => ({ index, object: 'score', score: value })),
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }

@@ -75,12 +75,15 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
   const { body, caller, modelName, head = freshHead(services.clock) } = validated
   const { organizationId } = caller
   const model = await getCapableModel(services, caller, {
-    ...{ name: modelName, kind: 'completion', capability: 'chat' },
+    name: modelName,
+    kind: 'completion',
+    capability: 'chat',
     endpoint: 'v1/responses/compact',
   })
   const { model: name, input: asked = [], instructions, previous_response_id: previousId } = body
   const thread = await threadOf(http, services, {
-    ...{ model: name, input: asked },
+    model: name,
+    input: asked,
     ...(typeof previousId === 'string' && { previous_response_id: previousId }),
   })
   const items = [...thread.earlier, ...itemsOf(asked)]
@@ -88,7 +91,9 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
   const id = hexId('resp_', head.newId('resp_'))
   const { input, images } = responsesRequest(
     {
-      ...{ model: name, instructions: instructions ?? null, temperature: 0 },
+      model: name,
+      instructions: instructions ?? null,
+      temperature: 0,
       input: [...items, { type: 'message', role: 'user', content: REQUEST }],
     },
     { openSummary: summaryOpener(services.cipher, organizationId) },
@@ -105,7 +110,9 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
   const summary = sealSummary(textOf(output), services.cipher, organizationId)
   const said = withIds(id, items).filter(({ type, role }) => type === 'message' && role === 'user')
   return {
-    ...{ id, object: 'response.compaction', created_at: head.created },
+    id,
+    object: 'response.compaction',
+    created_at: head.created,
     output: [
       ...said.map((message) => ({ ...message, status: 'completed' })),
       { id: hexId('cmp_', `${id} compaction`), type: 'compaction', encrypted_content: summary },

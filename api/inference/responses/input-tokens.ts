@@ -61,7 +61,9 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
   const asked = http.request.body as Static<typeof COUNT_BODY>
   const caller = callerOf(http.request)
   const model = await getCapableModel(services, caller, {
-    ...{ name: asked.model, kind: 'completion', capability: 'chat' },
+    name: asked.model,
+    kind: 'completion',
+    capability: 'chat',
     endpoint: 'v1/responses/input_tokens',
   })
   const body = { ...asked, input: asked.input ?? [] }

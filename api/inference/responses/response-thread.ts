@@ -117,8 +117,11 @@ async function save(
   const { body } = head
   if (stored === undefined || (!head.isStored && head.conversationId === null)) return response
   const answer = {
-    ...{ id: head.id, object: 'response' as const, model: head.model },
-    ...{ organizationId: caller.organizationId, userId: caller.userId ?? null },
+    id: head.id,
+    object: 'response' as const,
+    model: head.model,
+    organizationId: caller.organizationId,
+    userId: caller.userId ?? null,
     previousId: body.previous_response_id ?? null,
     conversationId: head.conversationId,
     jobId: request.context.stored?.id ?? null,

@@ -50,7 +50,8 @@ const STORED = {
 // Whole items that are sent back hold null for what they do not have.
 const NONE = Type.Optional(Type.Null())
 const STORED_CALL = {
-  ...{ ...STORED, caller: NONE },
+  ...STORED,
+  caller: NONE,
   namespace: optionalString({ maxLength: 64, description: 'The group of the tool.' }),
 }
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
@@ -150,7 +151,8 @@ function take(
       break
     case 'custom_tool_call':
       conversation.call({
-        ...{ id: item.call_id, name: offeredName(item) },
+        id: item.call_id,
+        name: offeredName(item),
         arguments: customArguments(item.input),
       })
       break

@@ -200,7 +200,9 @@ export class ResponseOutput {
       this.#logprobs = []
     }
     steps.push({
-      ...{ kind: 'grown', index: this.#closed.length, text },
+      kind: 'grown',
+      index: this.#closed.length,
+      text,
       item: { id: item.id, type: item.type },
       logprobs: presentChatLogprobs(logprobs).content,
     })

@@ -79,19 +79,31 @@ async function runInBackground(
   const { organizationId, userId = null } = callerOf(http.request)
   const queued = presentResponse(head, { status: 'queued' })
   const isStored = await answers.add({
-    ...{ id: head.id, object: 'response', model: head.model, organizationId, userId },
-    ...{ previousId: body.previous_response_id ?? null, conversationId: thread.conversationId },
-    ...{ jobId: id, metadata: body.metadata ?? null, createdAtMs },
+    id: head.id,
+    object: 'response',
+    model: head.model,
+    organizationId,
+    userId,
+    previousId: body.previous_response_id ?? null,
+    conversationId: thread.conversationId,
+    jobId: id,
+    metadata: body.metadata ?? null,
+    createdAtMs,
     input: withIds(head.id, body.input),
     answer: queued as Readonly<Record<string, unknown>>,
   })
   if (!isStored) throw backgroundNeedsStore()
   const job = await background
     .create(http.request, {
-      ...{ id, createdAtMs, contentType: 'application/json', model: head.model },
+      id,
+      createdAtMs,
+      contentType: 'application/json',
+      model: head.model,
       // Its events are recorded in any case, for clients that come back.
       body: Buffer.from(JSON.stringify({ ...body, stream: true })),
-      ...{ responseId: head.id, metadata: body.metadata ?? null, priority: head.serviceTier },
+      responseId: head.id,
+      metadata: body.metadata ?? null,
+      priority: head.serviceTier,
     })
     .catch(async (error: unknown) => {
       await answers.remove(organizationId, 'response', head.id)
@@ -113,7 +125,8 @@ function renamed(error: unknown): unknown {
   if (!(error instanceof ServiceError) || error.param !== 'messages') return error
   const { code, message } = error
   return failure[error.kind](message, {
-    ...{ param: 'input', cause: error },
+    param: 'input',
+    cause: error,
     ...(code !== undefined && { code }),
   })
 }
@@ -125,12 +138,21 @@ async function responseHead(
   { isStored, conversationId }: ResponseThread,
 ): Promise<ResponseHead> {
   const model = await getCapableModel(services, caller, {
-    ...{ name: modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
+    name: modelName,
+    kind: 'completion',
+    capability: 'chat',
+    endpoint: 'v1/responses',
   })
   const { newId, created } = head ?? freshHead(services.clock)
   return {
-    ...{ id: hexId('resp_', newId('resp_')), createdAt: created, model: model.id, body },
-    ...{ serviceTier: serviceTierOf(body), isStored, conversationId, catalogueModel: model },
+    id: hexId('resp_', newId('resp_')),
+    createdAt: created,
+    model: model.id,
+    body,
+    serviceTier: serviceTierOf(body),
+    isStored,
+    conversationId,
+    catalogueModel: model,
     organizationId: caller.organizationId,
   }
 }

@@ -58,7 +58,11 @@ const ITEM_LIST = {
 const route = (operationId: string, summary: string, answer: object, querystring?: object) => ({
   config: CONFIG,
   schema: {
-    ...{ operationId, summary, tags: TAGS, security: SECURITY, params: ID },
+    operationId,
+    summary,
+    tags: TAGS,
+    security: SECURITY,
+    params: ID,
     ...(querystring !== undefined && { querystring }),
     response: { 200: answer },
   },

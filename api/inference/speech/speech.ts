@@ -47,7 +47,9 @@ async function speak(http: Http, services: InferenceServices): Promise<unknown> 
   const { request, reply } = http
   const body = request.body as SpeechBody
   const model = await getCapableModel(services, callerOf(request), {
-    ...{ name: body.model, kind: 'speech', endpoint: 'v1/audio/speech' },
+    name: body.model,
+    kind: 'speech',
+    endpoint: 'v1/audio/speech',
   })
   const job = { kind: 'speech', model, input: speechInput(body), isStream: true } as const
   const { events, timeLeftMs } = submitJob(http, services, job)

@@ -35,7 +35,8 @@ export function createTuning(page) {
     const suffix = byId('tuning-suffix', HTMLInputElement).value.trim()
     const hyperparameters = optionalNumber('n_epochs', byId('tuning-epochs', HTMLInputElement))
     return {
-      ...{ model, training_file: 'file-…' },
+      model,
+      training_file: 'file-…',
       ...(validationInput.files?.length === 1 && { validation_file: 'file-…' }),
       ...(suffix !== '' && { suffix }),
       ...optionalNumber('seed', byId('tuning-seed', HTMLInputElement)),

@@ -49,7 +49,9 @@ async function asyncRequest(
   metric('http_req_failed', 'rate').add(!responseCallback(status))
   const text = found?.text ?? ''
   return {
-    ...{ status, body: text, timings: { duration } },
+    status,
+    body: text,
+    timings: { duration },
     headers: Object.fromEntries(
       [...(found?.answer.headers ?? [])].map(([name, value]) => [canonical(name), value]),
     ),

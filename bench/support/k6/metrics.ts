@@ -32,8 +32,14 @@ export class Metric {
     if (count === 0) return { count }
     const at = (share: number): number => quantile(this.#values, share)
     return {
-      ...{ count, avg: sum / count, min: at(0), med: at(0.5), max: at(1) },
-      ...{ 'p(90)': at(0.9), 'p(95)': at(0.95), 'p(99)': at(0.99) },
+      count,
+      avg: sum / count,
+      min: at(0),
+      med: at(0.5),
+      max: at(1),
+      'p(90)': at(0.9),
+      'p(95)': at(0.95),
+      'p(99)': at(0.99),
     }
   }
 }

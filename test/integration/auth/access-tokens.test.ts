@@ -129,7 +129,8 @@ describe('an access token', () => {
     const answer = await server.call({ path: '/user', bearer })
     expect(statements).toHaveLength(1)
     expect(answer.body).toMatchObject({
-      ...{ id: user.id, identities: user.identities },
+      id: user.id,
+      identities: user.identities,
       factors: [{ friendly_name: 'phone', status: 'unverified' }],
     })
     const foreign = await signedInUser(server)

@@ -136,7 +136,9 @@ describe('administrators', () => {
     const body = { email, password: PASSWORD }
     const signInFor = (audience: string) =>
       server.call({
-        ...{ method: 'POST', path: '/token?grant_type=password', body },
+        method: 'POST',
+        path: '/token?grant_type=password',
+        body,
         headers: { 'x-jwt-aud': audience },
       })
     expect((await signInFor('third')).body.error_code).toBe('invalid_credentials')

@@ -58,7 +58,9 @@ describe('the access token of an administrator', () => {
     const claims = await server.services.accessTokens.verify(bearer)
     expect(await isAdmin(server.services, claims)).toBe(false)
     const invited = await server.call({
-      ...{ method: 'POST', path: '/invite', bearer },
+      method: 'POST',
+      path: '/invite',
+      bearer,
       body: { email: `by.${email}` },
     })
     expect(invited.body).toMatchObject({ code: 403, error_code: code })

@@ -12,7 +12,9 @@ afterAll(() => peer.stop())
 
 const verify = (provider: 'hcaptcha' | 'turnstile', token = 'tok') =>
   createCaptchaVerifier({
-    ...{ provider, secret: 's3', timeoutSeconds: 0.3 },
+    provider,
+    secret: 's3',
+    timeoutSeconds: 0.3,
     url: `${peer.url}/siteverify`,
   }).verify(token, '203.0.113.9')
 
@@ -39,7 +41,8 @@ it.each([
   async (_name, answer, status, text) => {
     reply = answer
     await expect(verify('turnstile')).rejects.toMatchObject({
-      ...{ status, code: 'captcha_failed' },
+      status,
+      code: 'captcha_failed',
       message: expect.stringContaining(text),
     })
   },

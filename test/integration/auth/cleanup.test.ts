@@ -88,7 +88,8 @@ it('keeps the flow of a link as long as the link is good, and its code a while l
 
 it('keeps what visitors leave behind for minutes', async () => {
   const server = await startServer({
-    ...{ isFrozen: true, providers: fakeProviders() },
+    isFrozen: true,
+    providers: fakeProviders(),
     env: { AUTH_PASSKEY_ENABLED: 'true' },
   })
   await server.call({ path: '/authorize?provider=github' })

@@ -85,11 +85,16 @@ describe('an unexpected body', () => {
   it.each(['"Global"', 'null', '[1]', '{', 'scope'])('is not read: %s', async (body) => {
     const { access_token: bearer } = await signedInUser(server)
     const enrolled = await server.call({
-      ...{ method: 'POST', path: '/factors', bearer },
+      method: 'POST',
+      path: '/factors',
+      bearer,
       body: { factor_type: 'totp' },
     })
     const removed = await server.call({
-      ...{ method: 'DELETE', path: `/factors/${enrolled.body.id}`, bearer, body },
+      method: 'DELETE',
+      path: `/factors/${enrolled.body.id}`,
+      bearer,
+      body,
     })
     expect(removed.status).toBe(200)
     expect((await server.call({ method: 'POST', path: '/logout', bearer, body })).status).toBe(204)

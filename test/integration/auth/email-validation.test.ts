@@ -30,7 +30,8 @@ const INVALID = { kind: 'invalidRequest', code: 'email_address_invalid' }
 describe('extended validation', () => {
   const check = (email: string, resolver = resolves()) =>
     createAddressValidator({ ...NOWHERE, isExtended: true }, resolver).requireDeliverable({
-      ...{ kind: 'email', email },
+      kind: 'email',
+      email,
     })
 
   it.each([
@@ -76,17 +77,21 @@ describe('extended validation', () => {
 describe('the validation service', () => {
   const check = () =>
     createAddressValidator({
-      ...{ ...NOWHERE, serviceUrl: `${peer.url}/check` },
+      ...NOWHERE,
+      serviceUrl: `${peer.url}/check`,
       serviceHeaders: { authorization: ['Bearer key'] },
     }).requireDeliverable({ kind: 'email', email: 'ada@example.com' })
 
   it('gets the address, and refuses it', async () => {
     reply = { body: { valid: false } }
     await expect(check()).rejects.toMatchObject({
-      ...{ ...INVALID, message: 'Email address "ada@example.com" is invalid' },
+      ...INVALID,
+      message: 'Email address "ada@example.com" is invalid',
     })
     expect(peer.requests.at(-1)).toMatchObject({
-      ...{ method: 'POST', path: '/check', text: '{"email":"ada@example.com"}' },
+      method: 'POST',
+      path: '/check',
+      text: '{"email":"ada@example.com"}',
       headers: { authorization: 'Bearer key', 'content-type': 'application/json' },
     })
   })

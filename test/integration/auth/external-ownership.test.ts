@@ -69,7 +69,9 @@ it('an account that was made in advance keeps no data of its creator', async () 
     visitor('g-attacker', credentials.email, { isVerified: false }),
   )
   const attacker = await lax.call({
-    ...{ method: 'POST', path: '/token?grant_type=id_token', body: visit },
+    method: 'POST',
+    path: '/token?grant_type=id_token',
+    body: visit,
   })
   const password = {
     method: 'POST',
@@ -97,7 +99,8 @@ it('an invitation voids the change of address that another person has begun', as
   const lax = await startServer({
     providers,
     env: {
-      ...{ AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true', AUTH_SMTP_MAX_FREQUENCY: '0' },
+      AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true',
+      AUTH_SMTP_MAX_FREQUENCY: '0',
       AUTH_MAILER_SECURE_EMAIL_CHANGE_ENABLED: 'false',
     },
   })

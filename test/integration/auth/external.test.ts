@@ -239,17 +239,16 @@ describe('linking by hand', () => {
     const begun = await returnFromLinking(bearer, profile)
     const { email } = user as { email: string }
     const own = await server.call({
-      ...{
-        method: 'POST',
-        path: '/token?grant_type=password',
-        body: { email, password: PASSWORD },
-      },
+      method: 'POST',
+      path: '/token?grant_type=password',
+      body: { email, password: PASSWORD },
     })
     await server.call({ method: 'POST', path: '/logout', bearer: own.body.access_token })
     const code = new URL(begun.location).searchParams.get('code') ?? ''
     expect((await exchange(code, VERIFIER)).body.error_code).toBe('flow_state_not_found')
     const late = await server.call({
-      ...{ path: `/user/identities/authorize?provider=google&code_challenge=${CHALLENGE}`, bearer },
+      path: `/user/identities/authorize?provider=google&code_challenge=${CHALLENGE}`,
+      bearer,
     })
     expect(late.body.error_code).toBe('session_not_found')
     expect(

@@ -90,7 +90,9 @@ describe('the custom access token hook', () => {
     receiver.answers.set(TOKENS, refuseWith(403, 'Not today'))
     const body = { email, password: PASSWORD }
     expect((await post('/token?grant_type=password', body)).body).toMatchObject({
-      ...{ code: 403, error_code: 'unknown', msg: 'Not today' },
+      code: 403,
+      error_code: 'unknown',
+      msg: 'Not today',
     })
     expect((await refresh(server, session.refresh_token)).status).toBe(403)
     expect(await sessionsOf(id)).toBe(1)
@@ -138,7 +140,8 @@ describe('the password hook', () => {
     const answer = { decision: 'reject', should_logout_user: true }
     receiver.answers.set(HOOK, () => ({ body: answer }))
     expect((await attempt(email, 'wrong')).body).toMatchObject({
-      ...{ ...refused, msg: 'Further password verification attempts will be rejected.' },
+      ...refused,
+      msg: 'Further password verification attempts will be rejected.',
     })
     expect(await sessionsOf(id)).toBe(0)
     expect(server.events.filter((event) => event === 'hook_rejected')).toHaveLength(2)
@@ -167,12 +170,14 @@ describe('the hook of second factors', () => {
     receiver.answers.set(TOKENS, refuseWith(503, 'No claims'))
     expect((await prove(code)).body).toMatchObject({ code: 503, msg: 'No claims' })
     expect(receiver.payloads(TOKENS).at(-1)).toMatchObject({
-      ...{ authentication_method: 'totp', claims: { aal: 'aal2' } },
+      authentication_method: 'totp',
+      claims: { aal: 'aal2' },
     })
     receiver.answers.set(TOKENS, PASS_ON)
     receiver.answers.set(HOOK, () => ({ body: { decision: 'reject' } }))
     expect((await prove(code)).body).toMatchObject({
-      ...{ code: 403, error_code: 'mfa_verification_rejected' },
+      code: 403,
+      error_code: 'mfa_verification_rejected',
       msg: 'Further MFA verification attempts will be rejected.',
     })
     const about = { user_id: id, factor_id: factor.id, factor_type: 'totp' }
@@ -238,7 +243,10 @@ describe('the hooks of new users', () => {
     receiver.answers.set(BEFORE, refuseWith(403, 'Say who you are'))
     expect((await post('/signup', { data: { a: 1 } })).status).toBe(403)
     expect(receiver.payloads(BEFORE)[0].user).toMatchObject({
-      ...{ email: '', is_anonymous: true, app_metadata: {}, user_metadata: { a: 1 } },
+      email: '',
+      is_anonymous: true,
+      app_metadata: {},
+      user_metadata: { a: 1 },
     })
     receiver.answers.delete(BEFORE)
     expect((await post('/signup', {})).body.user.id).toBe(receiver.payloads(BEFORE)[1].user.id)

@@ -115,8 +115,11 @@ describe('a token', () => {
     }
     const { verify: verifyAt } = createIdTokens({
       fetch: async ({ url }) => ({
-        ...{ status: 200, contentType: 'application/json', retryAfter: '' },
-        ...{ text: JSON.stringify(pages[url]), bytes: Buffer.alloc(0) },
+        status: 200,
+        contentType: 'application/json',
+        retryAfter: '',
+        text: JSON.stringify(pages[url]),
+        bytes: Buffer.alloc(0),
       }),
       clock: { now: () => nowMs, monotonic: () => nowMs },
     })

@@ -47,7 +47,9 @@ const SECRET = 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP'
 
 let server: TestServer
 const ada = {
-  ...{ id: randomUUID(), session: randomUUID(), factor: randomUUID() },
+  id: randomUUID(),
+  session: randomUUID(),
+  factor: randomUUID(),
   signed: '11111111-2222-4333-8444-555555555555',
 }
 const authenticator = createAuthenticator('http://localhost:3000')
@@ -58,9 +60,17 @@ beforeAll(async () => {
   await query(SCHEMA)
   const addUser = (id: string, email: string, more: Record<string, unknown> = {}) => {
     const row = {
-      ...{ id, email, aud: 'authenticated', role: 'authenticated', is_sso_user: false },
-      ...{ encrypted_password: BCRYPT, is_anonymous: false, created_at: new Date() },
-      ...{ email_confirmed_at: new Date(), raw_user_meta_data: { name: 'Ada' }, ...more },
+      id,
+      email,
+      aud: 'authenticated',
+      role: 'authenticated',
+      is_sso_user: false,
+      encrypted_password: BCRYPT,
+      is_anonymous: false,
+      created_at: new Date(),
+      email_confirmed_at: new Date(),
+      raw_user_meta_data: { name: 'Ada' },
+      ...more,
     }
     return query(
       'insert into auth.users select * from json_populate_record(null::auth.users, $1::json)',

@@ -62,7 +62,8 @@ afterAll(async () => {
 
 const post = (path: string, body: object) =>
   server.call({
-    ...{ method: 'POST', path },
+    method: 'POST',
+    path,
     body: { ...body, gotrue_meta_security: { captcha_token: 'answer' } },
   })
 

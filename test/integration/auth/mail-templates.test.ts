@@ -40,11 +40,15 @@ function open(env: Record<string, string> = {}) {
   })
   const { allowsPrivateTemplateHosts } = config.mailer
   return createMailer({
-    ...{ smtp: config.smtp, mailer: config.mailer, siteUrl: config.site.url },
+    smtp: config.smtp,
+    mailer: config.mailer,
+    siteUrl: config.site.url,
     clock: { now: () => nowMs, monotonic: () => nowMs },
     log: createLogger({ level: 'silent' }),
     fetch: createGuardedFetch({
-      ...{ timeoutMs: 300, bodyBytesMax: 262_144, redirectsMax: 3 },
+      timeoutMs: 300,
+      bodyBytesMax: 262_144,
+      redirectsMax: 3,
       allowsPrivateAddresses: allowsPrivateTemplateHosts,
     }),
   })

@@ -70,8 +70,11 @@ async function send(env: Record<string, string>, server = encrypted): Promise<vo
     ...env,
   })
   const mailer = createMailer({
-    ...{ smtp: config.smtp, mailer: config.mailer, siteUrl: config.site.url },
-    ...{ clock: systemClock, log: createLogger({ level: 'silent' }) },
+    smtp: config.smtp,
+    mailer: config.mailer,
+    siteUrl: config.site.url,
+    clock: systemClock,
+    log: createLogger({ level: 'silent' }),
   })
   const links = { confirmationUrl: 'https://auth.test/verify', redirectTo: 'https://app.test' }
   const codes = { token: '123456', tokenHash: 'h', data: {} }

@@ -132,7 +132,8 @@ describe('a mail', () => {
     })
     expect(warnings).toEqual([
       {
-        ...{ operation: 'mail.send', kind: 'invite' },
+        operation: 'mail.send',
+        kind: 'invite',
         message: 'no mail server is set; the mail was dropped',
       },
     ])

@@ -60,7 +60,8 @@ it('answers 504 when a request takes too long', async () => {
     captcha: { verify: () => verified.promise },
   })
   const body = {
-    ...{ email: newEmail(), password: PASSWORD },
+    email: newEmail(),
+    password: PASSWORD,
     gotrue_meta_security: { captcha_token: 'token' },
   }
   const answer = await server.call({ method: 'POST', path: '/signup', body })
@@ -77,7 +78,11 @@ function recordingLog(): { log: Logger; lines: string[] } {
     lines.push(JSON.stringify([fields, message]))
   }
   const log: Logger = {
-    ...{ fatal: note, error: note, warn: note, info: note, debug: note },
+    fatal: note,
+    error: note,
+    warn: note,
+    info: note,
+    debug: note,
     child: () => log,
   }
   return { log, lines }

@@ -28,7 +28,9 @@ async function startBroken(error: Error) {
 it('delivers what another process left, once', async () => {
   const { server, state, email } = await startBroken(unavailable)
   expect(await server.services.outbox.state()).toMatchObject({
-    ...{ waiting: 1, failing: 1, lastError: 'ECONNECTION' },
+    waiting: 1,
+    failing: 1,
+    lastError: 'ECONNECTION',
   })
   server.clock.advance(10)
   state.error = undefined

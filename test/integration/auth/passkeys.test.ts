@@ -192,11 +192,13 @@ describe('a passkey', () => {
       timestamp: server.clock.now(),
     })
     const proven = await call('POST', `/factors/${factor.id}/verify`, bearer, {
-      ...{ challenge_id: asked.id, code },
+      challenge_id: asked.id,
+      code,
     })
     const { email } = proven.body.user
     const weak = await call('POST', '/token?grant_type=password', undefined, {
-      ...{ email, password: PASSWORD },
+      email,
+      password: PASSWORD,
     })
     const { access_token: low } = weak.body
     for (const answer of [
@@ -217,7 +219,8 @@ describe('a passkey', () => {
     const { users } = server.services.store.tables
     await server.services.store.db.update(users).set({ emailConfirmedAt: new Date() })
     const signedIn = await call('POST', '/token?grant_type=password', undefined, {
-      ...{ email, password: PASSWORD },
+      email,
+      password: PASSWORD,
     })
     const authenticator = createAuthenticator(ORIGIN)
     await register(signedIn.body.access_token, authenticator)

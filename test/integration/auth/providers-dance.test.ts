@@ -232,7 +232,9 @@ async function arrive({ url, form }: Landing): Promise<Arrived> {
     form === undefined
       ? await server.call({ path })
       : await server.call({
-          ...{ method: 'POST', path, body: form },
+          method: 'POST',
+          path,
+          body: form,
           headers: { 'content-type': 'application/x-www-form-urlencoded' },
         })
   const { location } = answer

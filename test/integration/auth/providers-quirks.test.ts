@@ -83,7 +83,10 @@ describe('the way to a provider', () => {
   const addressOf = async (id: ProviderId, query: Record<string, string>, env = {}) =>
     new URL(
       await providersOf(id, env).authorizationUrl({
-        ...{ state: 'state', scopes: 'one,two three', pkceChallenge: 'challenge', query },
+        state: 'state',
+        scopes: 'one,two three',
+        pkceChallenge: 'challenge',
+        query,
       }),
     )
 

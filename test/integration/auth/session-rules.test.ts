@@ -24,7 +24,8 @@ async function enroll(server: TestServer, bearer: string) {
 }
 
 const ended = (reason: string) => ({
-  ...{ code: 400, error_code: 'session_expired' },
+  code: 400,
+  error_code: 'session_expired',
   msg: `Invalid Refresh Token: Session Expired (${reason})`,
 })
 const LOW_AAL = ended('Low AAL: User Needs MFA Verification')

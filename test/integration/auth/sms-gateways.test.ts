@@ -19,18 +19,20 @@ const fetch = createGuardedFetch({ timeoutMs: 500, allowsPrivateAddresses: true 
 function sender(gateway: string, env: Record<string, string> = {}) {
   const settings = {
     AUTH_SMS_PROVIDER: gateway,
-    ...{ AUTH_SMS_TWILIO_ACCOUNT_SID: 'AC1', AUTH_SMS_TWILIO_AUTH_TOKEN: 'tok' },
-    ...{ AUTH_SMS_TWILIO_MESSAGE_SERVICE_SID: '15550001', AUTH_SMS_TWILIO_CONTENT_SID: 'HX1' },
+    AUTH_SMS_TWILIO_ACCOUNT_SID: 'AC1',
+    AUTH_SMS_TWILIO_AUTH_TOKEN: 'tok',
+    AUTH_SMS_TWILIO_MESSAGE_SERVICE_SID: '15550001',
+    AUTH_SMS_TWILIO_CONTENT_SID: 'HX1',
     AUTH_SMS_TWILIO_VERIFY_ACCOUNT_SID: 'AC1',
     AUTH_SMS_TWILIO_VERIFY_AUTH_TOKEN: 'tok',
     AUTH_SMS_TWILIO_VERIFY_MESSAGE_SERVICE_SID: 'VA1',
-    ...{ AUTH_SMS_MESSAGEBIRD_ACCESS_KEY: 'mk', AUTH_SMS_MESSAGEBIRD_ORIGINATOR: 'Mill' },
-    ...{ AUTH_SMS_TEXTLOCAL_API_KEY: 'tk', AUTH_SMS_TEXTLOCAL_SENDER: 'Mill' },
-    ...{
-      AUTH_SMS_VONAGE_API_KEY: 'vk',
-      AUTH_SMS_VONAGE_API_SECRET: 'vs',
-      AUTH_SMS_VONAGE_FROM: 'M',
-    },
+    AUTH_SMS_MESSAGEBIRD_ACCESS_KEY: 'mk',
+    AUTH_SMS_MESSAGEBIRD_ORIGINATOR: 'Mill',
+    AUTH_SMS_TEXTLOCAL_API_KEY: 'tk',
+    AUTH_SMS_TEXTLOCAL_SENDER: 'Mill',
+    AUTH_SMS_VONAGE_API_KEY: 'vk',
+    AUTH_SMS_VONAGE_API_SECRET: 'vs',
+    AUTH_SMS_VONAGE_FROM: 'M',
     [`AUTH_SMS_${gateway.toUpperCase()}_URL`]: peer.url,
     ...env,
   }
@@ -112,7 +114,8 @@ describe.each([
           : { status: 502, body: '<html>' }
     const detail = how === 'refuses' ? row.problem : how === 'is silent' ? 'cannot be' : '502'
     await expect(sender(row.id).send(SMS)).rejects.toMatchObject({
-      ...{ kind: 'unprocessable', code: 'sms_send_failed' },
+      kind: 'unprocessable',
+      code: 'sms_send_failed',
       message: expect.stringContaining(detail),
     })
   })

@@ -177,8 +177,12 @@ describe('the key of a user who never proved the address', () => {
     const keys = openApiKeys(db, tables)
     const organizationId = own?.id ?? ''
     await keys.create({
-      ...{ organizationId, name: 'planted', scopes: null, modelIds: null },
-      ...{ expiresAt: null, createdBy: thief },
+      organizationId,
+      name: 'planted',
+      scopes: null,
+      modelIds: null,
+      expiresAt: null,
+      createdBy: thief,
     })
     expect(await keys.list(organizationId)).toHaveLength(1)
     await comes(email)

@@ -130,7 +130,9 @@ it('asks about second factors and nonces too', async () => {
   expect((await server.call({ path: '/reauthenticate', bearer: later })).status).toBe(200)
   const change = (nonce: string) =>
     server.call({
-      ...{ method: 'PUT', path: '/user', bearer: later },
+      method: 'PUT',
+      path: '/user',
+      bearer: later,
       body: { password: 'another password', nonce },
     })
   expect((await change('111111')).body.error_code).toBe('reauthentication_not_valid')

@@ -11,7 +11,9 @@ import { startServer } from './support/server.ts'
 it('refuses unknown paths and methods of the user server in its form, before bodies are read', async () => {
   const server = await startServer()
   const app = await buildApp({
-    ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
+    server: serverConfig(),
+    version: 'test',
+    publicUrl: 'http://localhost',
     log: createLogger({ level: 'silent' }),
     health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
@@ -32,7 +34,9 @@ it('refuses unknown paths and methods of the user server in its form, before bod
   for (const path of [...known, ...newer]) {
     const answer = await ask(path)
     expect(answer.json()).toEqual({
-      ...{ code: 404, error_code: 'not_found', msg: 'This path is not served' },
+      code: 404,
+      error_code: 'not_found',
+      msg: 'This path is not served',
     })
     const textual = await ask(path, { 'x-supabase-api-version': '2024-01-01' })
     expect(textual.json()).toEqual({ code: 'not_found', message: 'This path is not served' })

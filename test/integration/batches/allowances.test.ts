@@ -14,10 +14,18 @@ const query = (text: string, values: readonly unknown[] = []) =>
   suite.service.database.pool.query(text, [...values])
 
 const newBatch = (id: string, organizationId: string) => ({
-  ...{ id, organizationId, endpoint: ENDPOINT, inputFileId: 'file-x', inputObjectKey: 'files/x' },
-  ...{ modelIds: null, apiKeyId: undefined, userId: undefined, metadata: null },
+  id,
+  organizationId,
+  endpoint: ENDPOINT,
+  inputFileId: 'file-x',
+  inputObjectKey: 'files/x',
+  modelIds: null,
+  apiKeyId: undefined,
+  userId: undefined,
+  metadata: null,
   outputRetentionSeconds: null,
-  ...{ completionWindow: '24h', windowSeconds: 60 },
+  completionWindow: '24h',
+  windowSeconds: 60,
 })
 
 describe('the allowance of an organization', () => {
@@ -49,7 +57,9 @@ describe('the allowance of an organization', () => {
     suite.service.execute = async ({ body }) => {
       if ((body as { text: string }).text === 'over') tries += 1
       throw failure.rateLimited('You exceeded your current quota.', {
-        ...{ openaiType: 'insufficient_quota', code: 'insufficient_quota', shouldRetry: false },
+        openaiType: 'insufficient_quota',
+        code: 'insufficient_quota',
+        shouldRetry: false,
       })
     }
     const { id } = await createBatch(suite.client, [line('over')])

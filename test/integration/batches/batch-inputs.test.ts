@@ -61,7 +61,9 @@ describe('a faulty input', () => {
     ['blank lines alone', ['\ufeff', '\r', ' ', '\t'], 'The file is empty.'],
   ])('is refused when it is uploaded: %s', async (_title, lines, message) => {
     await expect(upload(suite.client, lines)).rejects.toMatchObject({
-      ...{ status: 400, param: 'file', code: 'invalid_file_format' },
+      status: 400,
+      param: 'file',
+      code: 'invalid_file_format',
       message: expect.stringContaining(message),
     })
   })

@@ -69,7 +69,8 @@ export async function openBatchService(): Promise<BatchService> {
   const store = openDirectoryStore(folder)
   const files = openFiles(database.db, fileTables(''))
   const batches = openBatches(database.db, batchTables(''), {
-    ...{ cipher, storedBytesMax: STORED_BYTES_MAX },
+    cipher,
+    storedBytesMax: STORED_BYTES_MAX,
   })
   const lines = openBatchLines(database.db, batchTables(''), cipher)
   const surfaces = [
@@ -102,7 +103,11 @@ export async function openBatchService(): Promise<BatchService> {
     execute: async () => ({}),
     startDriver: (overrides) =>
       new BatchDriver({
-        ...{ batches, lines, files, store, log },
+        batches,
+        lines,
+        files,
+        store,
+        log,
         execute: (request) => service.execute(request),
         ...overrides,
       }),

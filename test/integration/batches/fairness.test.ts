@@ -149,7 +149,8 @@ it('a batch whose lines do not fit into the storage of its organization fails', 
   const failed = await reach(suite.client, id, 'failed')
   expect(failed.errors?.data).toMatchObject([{ code: 'storage_limit_exceeded' }])
   await expect(createBatch(suite.client, [line('more')])).rejects.toMatchObject({
-    ...{ status: 400, code: 'storage_limit_exceeded' },
+    status: 400,
+    code: 'storage_limit_exceeded',
   })
   await pool.query('delete from stored_bytes where part = 100')
 })

@@ -36,7 +36,9 @@ it('a batch of two API processes, one killed in the middle, has every line once'
     const file = await toFile(Buffer.from(text.join('\n')), 'lines.jsonl')
     const { id: inputFile } = await first.files.create({ purpose: 'batch', file })
     const { id } = await first.batches.create({
-      ...{ input_file_id: inputFile, endpoint: ENDPOINT, completion_window: '24h' },
+      input_file_id: inputFile,
+      endpoint: ENDPOINT,
+      completion_window: '24h',
     })
     const numDone = async () => (await second.batches.retrieve(id)).request_counts?.completed ?? 0
     await expect.poll(numDone, { timeout: 120_000, interval: 20 }).toBeGreaterThan(5)

@@ -31,7 +31,8 @@ describe('organizations', () => {
     await stack.createUser('owner@example.test')
     const { read, send, attempt } = administrator
     const created = await send('POST', 'organizations', {
-      ...{ name: 'Acme', owner_email: 'Owner@example.test' },
+      name: 'Acme',
+      owner_email: 'Owner@example.test',
     })
     const find = async () => (await read(`organizations?query=${created.id}`)).rows[0]
     expect(await find()).toMatchObject({ name: 'Acme', members: 1, keys: 0, retention_days: null })
@@ -42,7 +43,8 @@ describe('organizations', () => {
     expect(members).toMatchObject([{ email: 'owner@example.test', role: 'owner' }])
     const member = `${path}/members/${members[0].user_id}`
     expect(await attempt('PATCH', member, { body: { role: 'member' } })).toMatchObject({
-      ...{ status: 409, code: 'last_owner' },
+      status: 409,
+      code: 'last_owner',
     })
     const key = await send('POST', 'keys', { organization_id: created.id, name: 'k' })
     await send('DELETE', path)
@@ -126,8 +128,11 @@ describe('API keys', () => {
     const { rows: organizations } = await administrator.read('organizations?query=Default')
     const organizationId = organizations[0].id as string
     const created = await administrator.send('POST', 'keys', {
-      ...{ organization_id: organizationId, name: 'ci', scopes: ['embeddings', 'usage'] },
-      ...{ models: ['tiny-chat'], expires_in_days: 30 },
+      organization_id: organizationId,
+      name: 'ci',
+      scopes: ['embeddings', 'usage'],
+      models: ['tiny-chat'],
+      expires_in_days: 30,
     })
     const isAccepted = async (secret: string): Promise<boolean> =>
       (await stack.v1('GET', '/models', undefined, secret)).object === 'list'

@@ -73,11 +73,16 @@ export async function openAdminApp(options: {
           catalogue: parseCatalogue({
             models: [{ id: modelId, kind: 'completion', source: 'x' }],
           }),
-          ...{ version: '0.0.0', slowAfterMs: slowMs, redis, keys },
+          version: '0.0.0',
+          slowAfterMs: slowMs,
+          redis,
+          keys,
           queueOf: () => queue,
           workers: () => listWorkers(redis, keys),
           incidents: () => incidents.read(),
-          ...{ areas: [], audit: async () => {}, series },
+          areas: [],
+          audit: async () => {},
+          series,
           outbox: async () => ({ waiting: 0, failing: 0 }),
           checkPassword:
             options.checkPassword ??
@@ -90,10 +95,15 @@ export async function openAdminApp(options: {
             endSession: async () => {},
             sessions: openAdminSessions(redis, keyPrefix),
             guesses: createGuessLimiter({
-              ...{ redis, log, clock: systemClock, keyPrefix: `${keyPrefix}:admin:` },
+              redis,
+              log,
+              clock: systemClock,
+              keyPrefix: `${keyPrefix}:admin:`,
               config: {
-                ...{ perAccount: 10, perAccountEverywhere: 100 },
-                ...{ perNetwork: 50, waitSecondsMax: 900 },
+                perAccount: 10,
+                perAccountEverywhere: 100,
+                perNetwork: 50,
+                waitSecondsMax: 900,
               },
             }),
           },
@@ -103,7 +113,11 @@ export async function openAdminApp(options: {
     ],
   })
   return {
-    ...{ app, queue, redis, keys, incidents },
+    app,
+    queue,
+    redis,
+    keys,
+    incidents,
     get: (url, headers = {}) => app.inject({ url, headers }),
     async close() {
       await app.close()

@@ -64,9 +64,11 @@ export async function openConsole(
   const keyPrefix = `test-${randomUUID().slice(0, 8)}`
   const settings = {
     ...apiEnv(database.url, 1),
-    ...{ MILLRACE_DATA_DIR: folder, MILLRACE_REDIS_PREFIX: keyPrefix },
+    MILLRACE_DATA_DIR: folder,
+    MILLRACE_REDIS_PREFIX: keyPrefix,
     REDIS_URL: inject('redisUrl'),
-    ...{ MILLRACE_ADMIN_TOKEN: TOKEN, ...env },
+    MILLRACE_ADMIN_TOKEN: TOKEN,
+    ...env,
   }
   const { config } = loadConfig(settings)
   const log = createLogger({ level: 'silent' })
@@ -75,7 +77,10 @@ export async function openConsole(
   const users = await openUserServer(services, '0.0.0', telemetry)
   const { surfaces, start } = await loadSurfaces(services, users, '0.0.0')
   const app = await buildApp({
-    ...{ server: config.server, version: '0.0.0', publicUrl: 'http://localhost', log },
+    server: config.server,
+    version: '0.0.0',
+    publicUrl: 'http://localhost',
+    log,
     health: { dependencies: services.dependencies, isDraining: () => false },
     surfaces,
     watchers: [services.incidentWatch],
@@ -89,10 +94,14 @@ export async function openConsole(
     return clientOf(app, { cookies: browser.cookies, token: formSecretIn(page.body), userId })
   }
   const stack: ConsoleStack = {
-    ...{ app, services, keyPrefix, env: settings },
+    app,
+    services,
+    keyPrefix,
+    env: settings,
     async v1(method, path, body, key = API_KEY) {
       const answer = await app.inject({
-        ...{ method: method as 'GET', url: `/v1${path}` },
+        method: method as 'GET',
+        url: `/v1${path}`,
         headers: { authorization: `Bearer ${key}` },
         ...(body !== undefined && { payload: body }),
       })
@@ -138,7 +147,8 @@ function clientOf(
   const { cookies, token, userId } = signedIn
   const call = (method: string, path: string, more: { body?: object; headers?: object } = {}) =>
     app.inject({
-      ...{ method: method as 'GET', url: `/admin/api/${path}` },
+      method: method as 'GET',
+      url: `/admin/api/${path}`,
       headers: {
         cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
         'sec-fetch-site': 'same-origin',

@@ -38,21 +38,42 @@ describe('the overview', () => {
     await admin.queue.add('completion', { prompt: SECRET }, { priority: 2, timestamp })
     await admin.queue.add('completion', { prompt: SECRET }, { priority: 1 })
     const queue: ServedQueue = {
-      ...{ kind: 'completion', modelId: 'toy', isReady: true, slots: 8, active: 3, waiting: 1 },
-      ...{ jobsPerSecond: 0.5, tokensPerSecond: 40, cacheUse: 0.5 },
+      kind: 'completion',
+      modelId: 'toy',
+      isReady: true,
+      slots: 8,
+      active: 3,
+      waiting: 1,
+      jobsPerSecond: 0.5,
+      tokensPerSecond: 40,
+      cacheUse: 0.5,
     }
     for (const workerId of ['one', 'two']) {
       await writeHeartbeat(admin.redis, admin.keys, {
-        ...{ workerId, version: '0', nodeVersion: 'v24', pid: 1, hostname: 'host' },
-        ...{ startedAtMs: Date.now(), isDraining: false, queues: [queue] },
+        workerId,
+        version: '0',
+        nodeVersion: 'v24',
+        pid: 1,
+        hostname: 'host',
+        startedAtMs: Date.now(),
+        isDraining: false,
+        queues: [queue],
       })
     }
     const overview = await read(admin)
     expect(overview.queues).toEqual([
       expect.objectContaining({
-        ...{ kind: 'completion', modelId: 'toy', waiting: 2, running: 0, failedLastHour: 0 },
-        ...{ slots: 16, slotsUsed: 6, tokensPerSecond: 80, jobsPerSecond: 1 },
-        ...{ workers: 2, workersReady: 2 },
+        kind: 'completion',
+        modelId: 'toy',
+        waiting: 2,
+        running: 0,
+        failedLastHour: 0,
+        slots: 16,
+        slotsUsed: 6,
+        tokensPerSecond: 80,
+        jobsPerSecond: 1,
+        workers: 2,
+        workersReady: 2,
       }),
     ])
     expect(overview.queues[0]?.oldestWaitMs).toBeGreaterThanOrEqual(65_000)
@@ -106,7 +127,8 @@ describe('incidents', () => {
   it('stay few in a storm, and go away by themselves', async ({ redisUrl, keyPrefix }) => {
     const admin = await openAdminApp({ redisUrl, keyPrefix })
     const log = new IncidentLog({
-      ...{ redis: admin.redis, prefix: keyPrefix },
+      redis: admin.redis,
+      prefix: keyPrefix,
       log: createLogger({ level: 'silent' }),
     })
     const request = {

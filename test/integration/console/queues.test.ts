@@ -37,7 +37,8 @@ afterAll(async () => {
 /** A request whose job waits while its queue is paused. */
 const complete = (prompt = PROMPT) =>
   stack.app.inject({
-    ...{ method: 'POST', url: '/v1/completions' },
+    method: 'POST',
+    url: '/v1/completions',
     headers: { authorization: `Bearer ${API_KEY}` },
     payload: { model: 'toy', prompt, max_tokens: 3 },
   })
@@ -147,7 +148,8 @@ describe('a model', () => {
   it('shows where it is loaded, and refuses requests while it is disabled', async () => {
     const read = async () => (await operator.read('models')).rows[0]
     expect(await read()).toMatchObject({
-      ...{ id: 'toy', disabled: null },
+      id: 'toy',
+      disabled: null,
       places: [{ is_ready: true, slots: 16, bytes: 1, load_error: null }],
     })
     await operator.send('POST', 'models/toy/disable', { reason: 'new version tonight' })
@@ -205,7 +207,10 @@ describe('the time series', () => {
     // The process samples by itself too, once per lease.
     await stack.services.redis.del(`${stack.keyPrefix}:admin:series:sampler`)
     await stack.services.series.sample(async () => ({
-      ...{ slots: 16, slotsUsed: 4, waiting: 2, oldestWaitMs: 1500 },
+      slots: 16,
+      slotsUsed: 4,
+      waiting: 2,
+      oldestWaitMs: 1500,
     }))
     await stack.services.series.flush()
     for (const range of ['hour', 'day']) {

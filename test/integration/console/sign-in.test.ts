@@ -46,12 +46,17 @@ describe('signing in to the administration pages', () => {
   }) => {
     const administrators = new Map([['user-1', 'of the password']])
     const { app, close } = await openAdminApp({
-      ...{ redisUrl, keyPrefix, administrators },
+      redisUrl,
+      keyPrefix,
+      administrators,
       checkPassword: async ({ email, password }) =>
         password === 'right'
           ? {
-              ...{ kind: 'administrator', userId: 'user-1', name: email },
-              ...{ sessionId: 'session-1', passwordDigest: 'of the password' },
+              kind: 'administrator',
+              userId: 'user-1',
+              name: email,
+              sessionId: 'session-1',
+              passwordDigest: 'of the password',
               isProven: false,
             }
           : { kind: 'refused', status: 403, reason: 'This account is no administrator.' },

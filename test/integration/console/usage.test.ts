@@ -73,8 +73,13 @@ describe('usage', () => {
     const sum = async (query: string) => (await viewer.read(`usage?${query}`)).rows
     expect(await sum('group_by=organization')).toEqual([
       {
-        ...{ organization_id: 'org-a', organization: ORGANIZATION, requests: 2, cached_tokens: 10 },
-        ...{ prompt_tokens: 2_000_000, completion_tokens: 400_000, cost: 6 },
+        organization_id: 'org-a',
+        organization: ORGANIZATION,
+        requests: 2,
+        cached_tokens: 10,
+        prompt_tokens: 2_000_000,
+        completion_tokens: 400_000,
+        cost: 6,
       },
     ])
     expect(await sum('group_by=key')).toMatchObject([

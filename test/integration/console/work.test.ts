@@ -20,7 +20,9 @@ afterAll(() => stack?.close())
 describe('background jobs', () => {
   it('are listed without their content, and cancelled', async () => {
     const { id } = await stack.v1('POST', '/responses', {
-      ...{ model: 'tiny-chat', input: PROMPT, background: true },
+      model: 'tiny-chat',
+      input: PROMPT,
+      background: true,
     })
     const find = async () => (await operator.read('jobs?state=')).rows[0]
     expect(await find()).toMatchObject({ organization_id: organizationId, model: 'tiny-chat' })
@@ -43,21 +45,25 @@ describe('batches', () => {
     await stack.services.store.put('files/batch_console', Buffer.from(JSON.stringify(line)))
     const batch = await stack.services.batches.create(
       {
-        ...{ id: 'batch_console', organizationId, modelIds: null, apiKeyId: undefined },
-        ...{ userId: undefined, endpoint: '/v1/chat/completions', inputFileId: 'file-1' },
-        ...{
-          inputObjectKey: 'files/batch_console',
-          completionWindow: '24h',
-          windowSeconds: 86_400,
-          metadata: null,
-        },
+        id: 'batch_console',
+        organizationId,
+        modelIds: null,
+        apiKeyId: undefined,
+        userId: undefined,
+        endpoint: '/v1/chat/completions',
+        inputFileId: 'file-1',
+        inputObjectKey: 'files/batch_console',
+        completionWindow: '24h',
+        windowSeconds: 86_400,
+        metadata: null,
         outputRetentionSeconds: null,
       },
       10,
     )
     const find = async () => (await operator.read('batches')).rows[0]
     expect(await find()).toMatchObject({
-      ...{ id: batch?.id, endpoint: '/v1/chat/completions' },
+      id: batch?.id,
+      endpoint: '/v1/chat/completions',
       state: expect.stringMatching(/^(validating|in_progress)$/),
     })
     await operator.send('POST', `batches/${organizationId}/${batch?.id}/cancel`)
@@ -99,7 +105,8 @@ describe('files and activities', () => {
     form.set('file', new Blob([PROMPT]), 'notes.txt')
     const upload = new Request('http://x', { method: 'POST', body: form })
     const answer = await stack.app.inject({
-      ...{ method: 'POST', url: '/v1/files' },
+      method: 'POST',
+      url: '/v1/files',
       headers: {
         authorization: 'Bearer mr-a-key-of-the-tests',
         'content-type': upload.headers.get('content-type') ?? '',

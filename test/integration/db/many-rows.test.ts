@@ -92,8 +92,13 @@ describe('among very many lines of batches', () => {
 
 describe('among very many activities', () => {
   const activity = (id: string) => ({
-    ...{ id, type: 'View', actorId: undefined, objectId: undefined, content: {} },
-    ...{ publishedMs: Date.now(), digest: Buffer.alloc(32) },
+    id,
+    type: 'View',
+    actorId: undefined,
+    objectId: undefined,
+    content: {},
+    publishedMs: Date.now(),
+    digest: Buffer.alloc(32),
   })
 
   it('one is found by when it was recorded, and a page begins where the last one ended', async ({

@@ -26,8 +26,12 @@ describe('a read replica', () => {
     const url = `postgres://millrace:test@${first},${second}/postgres`
     const primary = openDatabase({ url, maxPoolSize: 2, logger: log })
     const lists = openListReads({
-      ...{ primary, replicaUrl: pair.standby().url, maxPoolSize: 2, logger: log },
-      ...{ lagSecondsMax: 2, clock: systemClock },
+      primary,
+      replicaUrl: pair.standby().url,
+      maxPoolSize: 2,
+      logger: log,
+      lagSecondsMax: 2,
+      clock: systemClock,
     })
     const portOf = async () => {
       const { rows } = await lists.db.execute<{ port: number }>(sql`select inet_server_port() port`)

@@ -55,9 +55,18 @@ async function bytesOf({ pool }: Database): Promise<{ counted: number; actual: n
 }
 
 const answerOf = (id: string, text: string) => ({
-  ...{ id, organizationId: ORGANIZATION, userId: null, object: 'response' as const, model: 'x' },
-  ...{ previousId: null, conversationId: null, jobId: null, metadata: null },
-  ...{ input: [{ id: 'msg', text }], answer: { id }, createdAtMs: Date.now() },
+  id,
+  organizationId: ORGANIZATION,
+  userId: null,
+  object: 'response' as const,
+  model: 'x',
+  previousId: null,
+  conversationId: null,
+  jobId: null,
+  metadata: null,
+  input: [{ id: 'msg', text }],
+  answer: { id },
+  createdAtMs: Date.now(),
 })
 
 const begin = ({ conversations }: Stores, id: string, text: string) =>
@@ -69,9 +78,15 @@ const begin = ({ conversations }: Stores, id: string, text: string) =>
 function createJob({ jobs }: Stores, id: string) {
   const createdAt = new Date(Date.now() - 1000)
   const job = {
-    ...{ id, organizationId: ORGANIZATION, endpoint: '/v1/completions', priority: 1 },
-    ...{ contentType: 'application/json', request: Buffer.from('x') },
-    ...{ createdAt, notBefore: createdAt, expiresAt: new Date(Date.now() + 3_600_000) },
+    id,
+    organizationId: ORGANIZATION,
+    endpoint: '/v1/completions',
+    priority: 1,
+    contentType: 'application/json',
+    request: Buffer.from('x'),
+    createdAt,
+    notBefore: createdAt,
+    expiresAt: new Date(Date.now() + 3_600_000),
   }
   return jobs.create(job, { openMax: 2000, openBytesMax: 2 ** 40, onlyStored: false })
 }
@@ -94,10 +109,18 @@ async function runBatch({ batches, lines }: Stores): Promise<{ close(): Promise<
   const lease = randomUUID()
   await batches.create(
     {
-      ...{ id: 'batch_one', organizationId: ORGANIZATION, endpoint: '/v1/completions' },
-      ...{ inputFileId: 'file-x', inputObjectKey: 'files/x', modelIds: null, metadata: null },
-      ...{ apiKeyId: undefined, userId: undefined, outputRetentionSeconds: null },
-      ...{ completionWindow: '24h', windowSeconds: 60 },
+      id: 'batch_one',
+      organizationId: ORGANIZATION,
+      endpoint: '/v1/completions',
+      inputFileId: 'file-x',
+      inputObjectKey: 'files/x',
+      modelIds: null,
+      metadata: null,
+      apiKeyId: undefined,
+      userId: undefined,
+      outputRetentionSeconds: null,
+      completionWindow: '24h',
+      windowSeconds: 60,
     },
     3,
   )

@@ -45,9 +45,18 @@ describe('stored contents of more bytes than one request may read', () => {
     const ids = Array.from({ length: NUMBER }, (_, at) => `resp_${at}`)
     for (const [at, id] of ids.entries()) {
       await answers.add({
-        ...{ id, organizationId: ORGANIZATION, userId: null, object: 'response', model: 'x' },
-        ...{ previousId: ids[at - 1] ?? null, conversationId: null, jobId: null, metadata: null },
-        ...{ input: [{ id: `msg_${at}`, text: LARGE }], answer: { id }, createdAtMs: at },
+        id,
+        organizationId: ORGANIZATION,
+        userId: null,
+        object: 'response',
+        model: 'x',
+        previousId: ids[at - 1] ?? null,
+        conversationId: null,
+        jobId: null,
+        metadata: null,
+        input: [{ id: `msg_${at}`, text: LARGE }],
+        answer: { id },
+        createdAtMs: at,
       })
     }
     const page = await answers.list(ORGANIZATION, { ...PAGE, object: 'response' })
@@ -56,7 +65,9 @@ describe('stored contents of more bytes than one request may read', () => {
     expect((await answers.list(ORGANIZATION, rest)).hasMore).toBe(false)
     expect((await answers.chain(ORGANIZATION, ids[1] ?? ''))?.length).toBe(2)
     await expect(answers.chain(ORGANIZATION, ids[4] ?? '')).rejects.toMatchObject({
-      ...{ status: 400, param: 'previous_response_id', code: 'context_length_exceeded' },
+      status: 400,
+      param: 'previous_response_id',
+      code: 'context_length_exceeded',
     })
   })
 })

@@ -36,9 +36,7 @@ async function openSurface(database: Database, folder: string, storageBytesMax =
     multipartUploadsPlugin(services),
   ])
   open.push(surface)
-  const client = new OpenAI({
-    ...{ baseURL: `${surface.base}/v1`, apiKey: surface.key, maxRetries: 0 },
-  })
+  const client = new OpenAI({ baseURL: `${surface.base}/v1`, apiKey: surface.key, maxRetries: 0 })
   const send = async (id: string, bytes: Buffer | string) =>
     (await client.uploads.parts.create(id, { data: await toFile(Buffer.from(bytes), 'x') })).id
   const keys = async () => {

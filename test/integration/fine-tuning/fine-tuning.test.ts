@@ -37,7 +37,11 @@ beforeAll(async () => {
   const tables = organizationTables('')
   await database.db.insert(tables.organizations).values({ id: 'org-other', name: 'Other' })
   const { secret } = await openApiKeys(database.db, tables).create({
-    ...{ organizationId: 'org-other', name: 'x', scopes: null, modelIds: null, expiresAt: null },
+    organizationId: 'org-other',
+    name: 'x',
+    scopes: null,
+    modelIds: null,
+    expiresAt: null,
   })
   const at = (apiKey: string) => new OpenAI({ baseURL: `${tiers.url}/v1`, apiKey, maxRetries: 0 })
   client = at(tiers.apiKey)
@@ -102,7 +106,11 @@ describe('a fine-tuning job', () => {
   it('is paused, resumed and cancelled, and belongs to its organization', async () => {
     const training_file = await upload([example('a', 'b')])
     const job = await client.fineTuning.jobs.create({
-      ...{ model: MODEL, training_file, suffix: 'mine', seed: 7, metadata: { team: 'one' } },
+      model: MODEL,
+      training_file,
+      suffix: 'mine',
+      seed: 7,
+      metadata: { team: 'one' },
       method: { type: 'supervised', supervised: { hyperparameters: { n_epochs: 2 } } },
     })
     expect(job).toMatchObject({ seed: 7, hyperparameters: { n_epochs: 2, batch_size: 'auto' } })
@@ -144,7 +152,8 @@ describe('a fine-tuning job', () => {
     const training_file = await upload([example('a', 'b')])
     const body = { model: MODEL, training_file, ...fields }
     await expect(client.post('/fine_tuning/jobs', { body })).rejects.toMatchObject({
-      ...{ param, status: expect.any(Number) },
+      param,
+      status: expect.any(Number),
     })
   })
 
@@ -156,7 +165,9 @@ describe('a fine-tuning job', () => {
     })
     const job: { id: string } = await client.post('/fine-tunes', { body: { training_file } })
     expect(job).toMatchObject({
-      ...{ object: 'fine-tune', model: MODEL, status: 'pending' },
+      object: 'fine-tune',
+      model: MODEL,
+      status: 'pending',
       training_files: [{ id: training_file, object: 'file', filename: 'examples.jsonl' }],
       events: [{ object: 'fine-tune-event' }, { object: 'fine-tune-event' }],
     })
@@ -190,7 +201,9 @@ describe('a tuned model', () => {
     expect(job).toMatchObject({ status: 'succeeded', trained_tokens: expect.any(Number) })
     // The trainer decides the rest.
     expect(job?.hyperparameters).toEqual({
-      ...{ n_epochs: 8, batch_size: 4, learning_rate_multiplier: 1 },
+      n_epochs: 8,
+      batch_size: 4,
+      learning_rate_multiplier: 1,
     })
     const messages = [{ role: 'user' as const, content: 'Who runs the mill?' }]
     const ask = (by: OpenAI, name: string) =>
@@ -237,9 +250,11 @@ describe('a training', () => {
     ])
     const there = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: tiers.apiKey, maxRetries: 5 })
     const { id } = await there.fineTuning.jobs.create({
-      ...{ model: MODEL, training_file, seed: 1 },
+      model: MODEL,
+      training_file,
+      seed: 1,
       method: {
-        ...{ type: 'supervised' },
+        type: 'supervised',
         supervised: { hyperparameters: { n_epochs: 8, batch_size: 6 } },
       },
     })
@@ -275,7 +290,9 @@ describe('a training', () => {
       Array.from({ length: 60 }, (_, index) => example(`Say ${index}.`, `It is ${index}.`)),
     )
     const { id } = await client.fineTuning.jobs.create({
-      ...{ model: MODEL, training_file, hyperparameters: { n_epochs: 50, batch_size: 1 } },
+      model: MODEL,
+      training_file,
+      hyperparameters: { n_epochs: 50, batch_size: 1 },
     })
     await reach(id, 'running')
     await client.fineTuning.jobs.cancel(id)
@@ -295,9 +312,20 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
   const add = async (id: string, organizationId: string) => {
     const job = await tuning.create(
       {
-        ...{ id, organizationId, model: MODEL, trainingFile: 'file-x', trainingObjectKey: 'x' },
-        ...{ validationFile: null, validationObjectKey: null, suffix: '', seed: 1 },
-        ...{ apiKeyId: null, userId: null, modelIds: null, metadata: null, hyperparameters },
+        id,
+        organizationId,
+        model: MODEL,
+        trainingFile: 'file-x',
+        trainingObjectKey: 'x',
+        validationFile: null,
+        validationObjectKey: null,
+        suffix: '',
+        seed: 1,
+        apiKeyId: null,
+        userId: null,
+        modelIds: null,
+        metadata: null,
+        hyperparameters,
       },
       10,
     )
@@ -316,7 +344,9 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
   const done = await add('ftjob-swept-done', 'org-swept')
   await add('ftjob-swept-gone', 'org-gone')
   await tuning.move(done.id, {
-    ...{ from: ['validating_files'], to: 'running', event: { name: 'started', message: 'x' } },
+    from: ['validating_files'],
+    to: 'running',
+    event: { name: 'started', message: 'x' },
   })
   const prefix = `fine-tuning/${done.id}/adapter`
   await tuning.succeed(done, { model: 'ft:swept', prefix, trainedTokens: 1 })

@@ -10,10 +10,19 @@ import { failure } from '#shared/errors.ts'
 import { it } from '#test/support/services.ts'
 
 const JOB = {
-  ...{ id: 'ftjob-one', organizationId: 'org-one', model: 'tiny-chat', suffix: '', seed: 1 },
-  ...{ apiKeyId: null, userId: null, modelIds: null, metadata: null },
-  ...{ trainingFile: 'file-one', trainingObjectKey: 'files/one' },
-  ...{ validationFile: null, validationObjectKey: null },
+  id: 'ftjob-one',
+  organizationId: 'org-one',
+  model: 'tiny-chat',
+  suffix: '',
+  seed: 1,
+  apiKeyId: null,
+  userId: null,
+  modelIds: null,
+  metadata: null,
+  trainingFile: 'file-one',
+  trainingObjectKey: 'files/one',
+  validationFile: null,
+  validationObjectKey: null,
   hyperparameters: {
     ...({ nEpochs: 'auto', batchSize: 'auto', learningRateMultiplier: 'auto' } as const),
   },
@@ -28,7 +37,9 @@ describe('a paused fine-tuning job', () => {
     const event = { name: 'paused:1', message: 'paused' }
     const job = await tuning.move(JOB.id, { from: ['validating_files'], to: 'paused', event })
     const services = {
-      ...{ tuning, clock: systemClock, limits: { hoursMax: 1 } },
+      tuning,
+      clock: systemClock,
+      limits: { hoursMax: 1 },
       jobs: { find: async () => undefined },
       background: {
         create: async () => {

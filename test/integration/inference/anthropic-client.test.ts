@@ -56,9 +56,12 @@ describe("Anthropic's client", () => {
     const request = { ...REQUEST, system: 'Be kind.', temperature: 0, top_k: 3 }
     const plain = await client.messages.create(request)
     expect(plain).toMatchObject({
-      ...{ type: 'message', role: 'assistant', model: 'tiny-chat' },
+      type: 'message',
+      role: 'assistant',
+      model: 'tiny-chat',
       content: [{ type: 'text', text: TEXT }],
-      ...{ stop_reason: 'end_turn', stop_sequence: null },
+      stop_reason: 'end_turn',
+      stop_sequence: null,
       usage: { input_tokens: 3, cache_read_input_tokens: 2, output_tokens: 4 },
     })
     // The Vercel AI SDK refuses a block with "citations": null.
@@ -80,7 +83,8 @@ describe("Anthropic's client", () => {
     expect(texts).toEqual(PIECES)
     expect({ ...streamed, id: plain.id, parsed_output: undefined }).toMatchObject({
       content: [{ type: 'text', text: TEXT }],
-      ...{ stop_reason: 'end_turn', usage: plain.usage },
+      stop_reason: 'end_turn',
+      usage: plain.usage,
     })
   })
 
@@ -159,7 +163,8 @@ describe("Anthropic's client", () => {
       : await client.messages.create(request)
     expect(message).toMatchObject({
       content: [{ type: 'text', text: 'One two' }],
-      ...{ stop_reason: 'stop_sequence', stop_sequence: ' END' },
+      stop_reason: 'stop_sequence',
+      stop_sequence: ' END',
     })
     expect(surface.submitter.input).toMatchObject({
       stop: ['STOP', ' END'],
@@ -175,7 +180,8 @@ describe("Anthropic's client", () => {
   it.each([false, true])('shows reasoning as a thinking block (stream: %s)', async (isStream) => {
     say(['<th', 'ink>\nLet me ', 'see.\n</thi', 'nk>\n\nHel', 'lo'])
     const request = {
-      ...{ ...REQUEST, max_tokens: 2000 },
+      ...REQUEST,
+      max_tokens: 2000,
       thinking: { type: 'enabled' as const, budget_tokens: 1024 },
     }
     const message = isStream
@@ -225,21 +231,28 @@ describe("Anthropic's client", () => {
       output_config: { format: { type: 'json_schema', schema } },
     })
     expect(surface.submitter.input.responseFormat).toEqual({
-      ...{ type: 'jsonSchema', schema },
+      type: 'jsonSchema',
+      schema,
       path: 'output_config.format.schema',
     })
   })
 
   it('counts tokens', async () => {
     surface.submitter.script = answering({
-      ...{ task: 'tokenize', tokenIds: [1, 2, 3], contextLength: 10 },
+      task: 'tokenize',
+      tokenIds: [1, 2, 3],
+      contextLength: 10,
     })
     const counted = await client.messages.countTokens({
-      ...{ model: 'tiny-chat', system: 'Be kind.', messages: [USER], tools: [TOOL] },
+      model: 'tiny-chat',
+      system: 'Be kind.',
+      messages: [USER],
+      tools: [TOOL],
     })
     expect(counted.input_tokens).toBe(3)
     expect(surface.submitter.requests.at(-1)?.input).toMatchObject({
-      ...{ task: 'tokenize', addSpecialTokens: false },
+      task: 'tokenize',
+      addSpecialTokens: false,
       prompt: { form: 'chat', tools: [{ name: 'add' }] },
     })
   })
@@ -249,7 +262,9 @@ describe("Anthropic's client", () => {
     for await (const model of client.models.list({ limit: 3 })) ids.push(model.id)
     expect(ids).toEqual(CATALOGUE.models.map(({ id }) => id))
     expect(await client.models.retrieve('tiny-chat')).toMatchObject({
-      ...{ type: 'model', id: 'tiny-chat', created_at: '2023-11-14T22:13:20.000Z' },
+      type: 'model',
+      id: 'tiny-chat',
+      created_at: '2023-11-14T22:13:20.000Z',
     })
     await expect(client.models.retrieve('absent')).rejects.toBeInstanceOf(Anthropic.NotFoundError)
   })
@@ -358,7 +373,8 @@ describe('errors, as the client sorts them', () => {
       throw failure.overloaded('Too much work is waiting.', { retryAfterSeconds: 2 })
     }
     await expect(client.messages.create(REQUEST)).rejects.toMatchObject({
-      ...{ status: 529, type: 'overloaded_error' },
+      status: 529,
+      type: 'overloaded_error',
     })
   })
 

@@ -51,7 +51,8 @@ describe.each([
     '/chat/completions',
     {
       messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }],
-      ...{ max_completion_tokens: 24, ignore_eos: true },
+      max_completion_tokens: 24,
+      ignore_eos: true,
     },
     { include_usage: true },
   ],
@@ -121,7 +122,10 @@ describe('tokens', () => {
 describe('an answer that its client began', () => {
   it('goes on where it stops, plain and streamed alike', async () => {
     const request = {
-      ...{ model: MODEL, temperature: 0, max_tokens: 12, continue_final_message: true },
+      model: MODEL,
+      temperature: 0,
+      max_tokens: 12,
+      continue_final_message: true,
       messages: [...CHAT.messages, { role: 'assistant', content: '2 plus 3 is' }],
     }
     const plain = await answerOf('/chat/completions', request)

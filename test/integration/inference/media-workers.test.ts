@@ -30,14 +30,18 @@ beforeAll(async () => {
     { id: 'images', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
     { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
     {
-      ...{ id: 'letters', kind: 'audio', source: join(FIXTURES, 'models/wav2vec2') },
+      id: 'letters',
+      kind: 'audio',
+      source: join(FIXTURES, 'models/wav2vec2'),
       options: { voiceActivityModel: join(FIXTURES, 'models/voice-activity') },
     },
     { id: 'moonshine', kind: 'audio', source: join(FIXTURES, 'models/moonshine') },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
   tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
+    folder,
     keyPrefix: `media-${randomUUID().slice(0, 8)}`,
     env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
   })

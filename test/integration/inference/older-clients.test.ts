@@ -48,7 +48,10 @@ beforeAll(async () => {
   const made = await createDatabase()
   folder = await mkdtemp(join(tmpdir(), 'millrace-older-'))
   tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: {
       MILLRACE_CATALOGUE: await catalogueWith(folder, [TRANSLATOR]),
       MILLRACE_WORKER_MODELS: `tiny-chat,tiny-embed,${TRANSLATOR.id}`,
@@ -91,12 +94,16 @@ it('translates in completions, streams and edits alike', LONG, async () => {
   for await (const chunk of stream) streamed += chunk.choices[0]?.text ?? ''
   expect(streamed).toBe(choice?.text)
   await expect(translate({ target_language: 'Klingon' })).rejects.toMatchObject({
-    ...{ status: 400, param: 'target_language' },
+    status: 400,
+    param: 'target_language',
   })
   const older = new OpenAIApi(new Configuration({ basePath: `${tiers.url}/v1`, apiKey: API_KEY }))
   const instruction = 'Translate from English to French'
   const { data: edited } = await older.createEdit({
-    ...{ model: TRANSLATOR.id, input: prompt, instruction, temperature: 0 },
+    model: TRANSLATOR.id,
+    input: prompt,
+    instruction,
+    temperature: 0,
   })
   expect(edited.choices[0]?.text?.startsWith(choice?.text ?? '-')).toBe(true)
 })
@@ -122,8 +129,10 @@ describe('the official client, version 3', () => {
     const path = await fileOf('documents.jsonl', DOCUMENTS)
     const { data: made } = await open().createFile(createReadStream(path) as never, 'search')
     const { data } = await open().createSearch('davinci', {
-      ...{ query: 'The dog runs in the park.', file: made.id },
-      ...{ max_rerank: 3, return_metadata: true },
+      query: 'The dog runs in the park.',
+      file: made.id,
+      max_rerank: 3,
+      return_metadata: true,
     })
     const found = data.data as { text: string; metadata: string; score: number }[]
     expect(found[0]).toMatchObject({ text: DOCUMENTS[1]?.text, metadata: 'park' })
@@ -132,16 +141,22 @@ describe('the official client, version 3', () => {
 
   it('completes, edits and embeds by the names of its time', LONG, async () => {
     const completion = await open().createCompletion({
-      ...{ model: 'text-davinci-003', prompt: ['The sun is', 'The cat'], max_tokens: 8 },
-      ...{ temperature: 0, logprobs: 2, echo: true },
+      model: 'text-davinci-003',
+      prompt: ['The sun is', 'The cat'],
+      max_tokens: 8,
+      temperature: 0,
+      logprobs: 2,
+      echo: true,
     })
     const texts = completion.data.choices.map(({ text }) => text ?? '')
     expect(texts[0]).toMatch(/^The sun is./)
     expect(texts[1]).toMatch(/^The cat./)
     expect(completion.data.choices[0]?.logprobs?.tokens?.length).toBeGreaterThan(3)
     const edited = await open().createEdit({
-      ...{ model: 'text-davinci-edit-001', input: 'The bee chooses the cat.' },
-      ...{ instruction: 'Change the sentence to the past', temperature: 0 },
+      model: 'text-davinci-edit-001',
+      input: 'The bee chooses the cat.',
+      instruction: 'Change the sentence to the past',
+      temperature: 0,
     })
     expect(edited.data.choices[0]?.text?.trim()).toBe('The bee chose the cat.')
     const model = 'text-embedding-ada-002'
@@ -192,13 +207,17 @@ describe('the official client, version 4', () => {
     const path = await fileOf(
       'batch.jsonl',
       ['one', 'two'].map((name) => ({
-        ...{ custom_id: name, method: 'POST', url: '/v1/embeddings' },
+        custom_id: name,
+        method: 'POST',
+        url: '/v1/embeddings',
         body: { model: 'tiny-embed', input: name },
       })),
     )
     const file = await open().files.create({ file: createReadStream(path), purpose: 'batch' })
     const { id } = await open().batches.create({
-      ...{ input_file_id: file.id, endpoint: '/v1/embeddings', completion_window: '24h' },
+      input_file_id: file.id,
+      endpoint: '/v1/embeddings',
+      completion_window: '24h',
     })
     await expect
       .poll(async () => (await open().batches.retrieve(id)).status, { timeout: 60_000 })
@@ -233,7 +252,9 @@ describe('the official client, version 4', () => {
     expect(final).toContain('Paris')
     expect(received).toBe(final)
     const parsed = await open().beta.chat.completions.parse({
-      ...{ ...chat, messages: [question], max_tokens: 100 },
+      ...chat,
+      messages: [question],
+      max_tokens: 100,
       response_format: {
         type: 'json_schema',
         json_schema: {
@@ -257,7 +278,8 @@ describe('the official client, version 4', () => {
         {
           type: 'function',
           function: {
-            ...{ name: 'order', description: 'Order something' },
+            name: 'order',
+            description: 'Order something',
             parameters: {
               type: 'object',
               properties: { item: { type: 'string' }, count: { type: 'integer' } },

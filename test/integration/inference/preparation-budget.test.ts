@@ -20,7 +20,9 @@ async function chat(body: object): Promise<{ status: number; error: unknown }> {
     method: 'POST',
     headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
     body: JSON.stringify({
-      ...{ model: 'tiny-chat', max_tokens: 1, messages: [{ role: 'user', content: 'Hi' }] },
+      model: 'tiny-chat',
+      max_tokens: 1,
+      messages: [{ role: 'user', content: 'Hi' }],
       ...body,
     }),
   })

@@ -115,7 +115,10 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   const engine = await openTextEngine({ runtime, folder, slots: SLOTS, intraOpThreads: 1 })
   writeAdapter()
   const adapters = openAdapterLibrary({
-    ...{ bytesMax: 0, rankMax: 8, log, fetchOptions: {} as never },
+    bytesMax: 0,
+    rankMax: 8,
+    log,
+    fetchOptions: {} as never,
     fit: (adapter) => engine.fitAdapter(adapter),
   })
   const text = await loadTextModel(folder, systemClock)

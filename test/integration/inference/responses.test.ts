@@ -27,13 +27,16 @@ describe('a response of the model that ships', () => {
   it('says what a chat says, plainly, in a stream and through the helper', async () => {
     const plain = await client.responses.create({ ...request, max_output_tokens: 24 })
     const { choices, usage } = await client.chat.completions.create({
-      ...{ model: MODEL, messages: [{ role: 'user', content: request.input }] },
-      ...{ temperature: 0, max_completion_tokens: 24 },
+      model: MODEL,
+      messages: [{ role: 'user', content: request.input }],
+      temperature: 0,
+      max_completion_tokens: 24,
     })
     expect(plain.output_text).toBe(choices[0]?.message.content)
     expect(plain.output_text).not.toBe('')
     expect(plain.usage).toMatchObject({
-      ...{ input_tokens: usage?.prompt_tokens, output_tokens: usage?.completion_tokens },
+      input_tokens: usage?.prompt_tokens,
+      output_tokens: usage?.completion_tokens,
     })
     const stream = client.responses.stream({ ...request, max_output_tokens: 24 })
     expect((await stream.finalResponse()).output_text).toBe(plain.output_text)
@@ -46,7 +49,8 @@ describe('a response of the model that ships', () => {
       await client.responses.stream(long).finalResponse(),
     ]) {
       expect(answer).toMatchObject({
-        ...{ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } },
+        status: 'incomplete',
+        incomplete_details: { reason: 'max_output_tokens' },
         usage: { output_tokens: 4 },
       })
     }
@@ -69,7 +73,10 @@ describe('a response of the model that ships', () => {
     if (call === undefined) throw new Error('no function was called')
     expect(JSON.parse(call.arguments)).toEqual({ a: expect.any(Number) })
     const { input_tokens: count } = await client.responses.inputTokens.count({
-      ...{ model: MODEL, input: request.input, tools, tool_choice: 'required' },
+      model: MODEL,
+      input: request.input,
+      tools,
+      tool_choice: 'required',
     })
     expect(count).toBe(first.usage?.input_tokens)
     const streamed = await client.responses.stream(asked).finalResponse()
@@ -91,7 +98,9 @@ describe('a response of the model that ships', () => {
     const format = { type: 'grammar', ...grammar } as const
     const tools = [{ ...ADD }, { type: 'custom' as const, name: 'run', format }]
     const asked = {
-      ...{ ...request, tools, tool_choice: { type: 'custom', name: 'run' } as const },
+      ...request,
+      tools,
+      tool_choice: { type: 'custom', name: 'run' } as const,
       max_output_tokens: 100,
     }
     const inputOf = ({ output }: Pick<Response, 'output'>) =>
@@ -101,7 +110,9 @@ describe('a response of the model that ships', () => {
     expect(input).toMatch(/^(add|sub)\("\d{1,3}"\)\n$/)
     expect(inputOf(await client.responses.stream(asked).finalResponse())).toBe(input)
     const chat = await client.chat.completions.create({
-      ...{ model: MODEL, messages: [{ role: 'user', content: request.input }], temperature: 0 },
+      model: MODEL,
+      messages: [{ role: 'user', content: request.input }],
+      temperature: 0,
       tool_choice: { type: 'custom', custom: { name: 'run' } },
       tools: [
         { type: 'function', function: { name: 'add', parameters: PARAMETERS, strict: true } },
@@ -112,7 +123,9 @@ describe('a response of the model that ships', () => {
       { type: 'custom', custom: { name: 'run', input } },
     ])
     const next = await client.responses.create({
-      ...{ ...request, tools, tool_choice: 'none' },
+      ...request,
+      tools,
+      tool_choice: 'none',
       input: [
         { role: 'user', content: request.input },
         ...(first.output as ResponseInputItem[]),
@@ -137,7 +150,10 @@ describe('a response of the model that ships', () => {
       } as const,
     ]
     const { output } = await client.responses.create({
-      ...{ ...request, tools, tool_choice: 'required', max_output_tokens: 100 },
+      ...request,
+      tools,
+      tool_choice: 'required',
+      max_output_tokens: 100,
     })
     expect(output).toMatchObject([
       {
@@ -153,10 +169,12 @@ describe('a response of the model that ships', () => {
   ] as const)('names the %s that cannot be enforced', async (syntax, definition, reason) => {
     const format = { type: 'grammar', syntax, definition } as const
     const asked = client.responses.create({
-      ...{ ...request, tools: [ADD, { type: 'custom', name: 'run', format }] },
+      ...request,
+      tools: [ADD, { type: 'custom', name: 'run', format }],
     })
     await expect(asked).rejects.toMatchObject({
-      ...{ status: 400, param: 'tools[1].format.definition' },
+      status: 400,
+      param: 'tools[1].format.definition',
       message: expect.stringContaining(reason),
     })
   })
@@ -167,7 +185,8 @@ describe('a response of the model that ships', () => {
     for (const tool_choice of ['auto', 'required'] as const) {
       const asked = { ...request, tools: [{ type: 'custom', name: 'run', format } as const] }
       await expect(client.responses.create({ ...asked, tool_choice })).rejects.toMatchObject({
-        ...{ status: 400, param: 'tools' },
+        status: 400,
+        param: 'tools',
         message: expect.stringContaining('no rule may begin with itself'),
       })
     }
@@ -175,7 +194,9 @@ describe('a response of the model that ships', () => {
 
   it('spells its tokens out when asked', async () => {
     const { output } = await client.responses.create({
-      ...{ ...request, max_output_tokens: 8, top_logprobs: 2 },
+      ...request,
+      max_output_tokens: 8,
+      top_logprobs: 2,
       include: ['message.output_text.logprobs'],
     })
     const [part] = output[0]?.type === 'message' ? output[0].content : []
@@ -188,7 +209,9 @@ describe('a response of the model that ships', () => {
     for (const stream of [false, true]) {
       const asked = client.responses.create({ ...request, input: 'word '.repeat(9999), stream })
       await expect(asked).rejects.toMatchObject({
-        ...{ status: 400, code: 'context_length_exceeded', param: 'input' },
+        status: 400,
+        code: 'context_length_exceeded',
+        param: 'input',
       })
     }
   })

@@ -99,7 +99,8 @@ describe('embeddings', () => {
       const measured = measuredScores('tiny-embed')
       const { queries, documents, right } = trials[name] as Trial
       const { data } = await client.embeddings.create({
-        ...{ model: 'text-embedding-3-small', input: [...queries, ...documents] },
+        model: 'text-embedding-3-small',
+        input: [...queries, ...documents],
       })
       const vectors = data.map(({ embedding }) => embedding)
       const found = queries.filter((_query, at) => {
@@ -129,7 +130,8 @@ describe('moderations', () => {
     const least = (measuredScores('tiny-moderation').exact as number) - SCORE_MARGIN
     expect(right.length / texts.length).toBeGreaterThanOrEqual(least)
     expect(results[0]?.category_applied_input_types).toMatchObject({
-      ...{ violence: ['text'], 'sexual/minors': [] },
+      violence: ['text'],
+      'sexual/minors': [],
     })
   })
 
@@ -192,10 +194,13 @@ describe('speech', () => {
       const bytes = await readFile(join(CLIPS, file))
       const upload = () => toFile(bytes, file)
       const transcript = await client.audio.transcriptions.create({
-        ...{ file: await upload(), model: 'whisper-1', language: language as string },
+        file: await upload(),
+        model: 'whisper-1',
+        language: language as string,
       })
       const translated = await client.audio.translations.create({
-        ...{ file: await upload(), model: 'whisper-1' },
+        file: await upload(),
+        model: 'whisper-1',
       })
       const words = wordsOf(text).length
       const rateOf = (task: string) => measured[`${language} ${task}`] ?? 0
@@ -216,7 +221,9 @@ describe('speech', () => {
     const bytes = await readFile(join(CLIPS, 'en-1.wav'))
     const ask = async (response_format: string, more: object = {}) =>
       client.audio.transcriptions.create({
-        ...{ file: await toFile(bytes, 'en-1.wav'), model: 'whisper-1', ...more },
+        file: await toFile(bytes, 'en-1.wav'),
+        model: 'whisper-1',
+        ...more,
         response_format: response_format as 'json',
       })
     const { text } = await ask('json')
@@ -251,7 +258,8 @@ describe('speech', () => {
   it('streams what it answers at once, with log-probabilities of all tokens', LONG, async () => {
     const bytes = await readFile(join(CLIPS, 'en-three.flac'))
     const ask = async () => ({
-      ...{ file: await toFile(bytes, 'en-three.flac'), model: 'whisper-1' },
+      file: await toFile(bytes, 'en-three.flac'),
+      model: 'whisper-1',
       include: ['logprobs' as const],
     })
     const { text, logprobs = [] } = await client.audio.transcriptions.create(await ask())
@@ -277,7 +285,8 @@ describe('images', () => {
   it('show what was asked for', LONG, async () => {
     const image = await drawn(
       await client.images.generate({
-        ...{ prompt: 'a red circle on a white background', size: '256x256' },
+        prompt: 'a red circle on a white background',
+        size: '256x256',
         ...({ seed: 3 } as object),
       }),
     )
@@ -300,7 +309,8 @@ describe('images', () => {
       await client.images.edit({
         image: await toFile(image, 'image.png'),
         mask: await toFile(mask, 'mask.png'),
-        ...{ prompt: 'a yellow star on a black background', size: '256x256' },
+        prompt: 'a yellow star on a black background',
+        size: '256x256',
         ...({ seed: 1 } as object),
       }),
     )
@@ -317,7 +327,9 @@ describe('images', () => {
     const image = await flat({ r: 214, g: 40, b: 40, alpha: 1 })
     const answer = await client.images.createVariation({
       image: await toFile(image, 'image.png'),
-      ...{ n: 2, size: '256x256', response_format: 'b64_json' },
+      n: 2,
+      size: '256x256',
+      response_format: 'b64_json',
       // One in 25 variations is a pale one.
       ...({ seed: 1 } as object),
     })
@@ -332,7 +344,9 @@ describe('images', () => {
 
   it('come in any number and size, from addresses that are signed', LONG, async () => {
     const answer = await client.images.generate({
-      ...{ prompt: 'a blue square on a black background', n: 10, size: '256x256' },
+      prompt: 'a blue square on a black background',
+      n: 10,
+      size: '256x256',
       ...({ steps: 2 } as object),
     })
     const urls = answer.data?.map(({ url = '' }) => url) ?? []

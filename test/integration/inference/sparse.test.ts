@@ -56,10 +56,12 @@ it('puts the prompt of the model before texts, and cuts long ones if asked to', 
   const cut = await embedSparse({ inputs, truncate: true })
   expect(cut).toEqual(await embedSparse({ inputs: 'fox '.repeat(62) }))
   expect(await post('/embed_sparse', { inputs })).toMatchObject({
-    ...{ status: 400, body: { error: { param: 'inputs', code: 'context_length_exceeded' } } },
+    status: 400,
+    body: { error: { param: 'inputs', code: 'context_length_exceeded' } },
   })
   expect(await post('/embed_sparse', { inputs: [[1, 99_999]] })).toMatchObject({
-    ...{ status: 400, body: { error: { param: 'inputs' } } },
+    status: 400,
+    body: { error: { param: 'inputs' } },
   })
 })
 
@@ -68,7 +70,8 @@ it('serves both heads of BGE-M3 as two models', async () => {
   expect(weights.length).toBeGreaterThan(0)
   const unprompted = { model: 'm3-sparse', inputs: 'a', prompt_name: 'query' }
   expect(await post('/embed_sparse', unprompted)).toMatchObject({
-    ...{ status: 400, body: { error: { param: 'prompt_name', code: 'unsupported_parameter' } } },
+    status: 400,
+    body: { error: { param: 'prompt_name', code: 'unsupported_parameter' } },
   })
   const dense = await post('/v1/embeddings', { model: 'm3-dense', input: texts[0] })
   expect(dense).toMatchObject({ status: 200, body: { data: [{ index: 0 }] } })

@@ -21,17 +21,24 @@ beforeAll(async () => {
     { ...model, id: MODEL, capabilities: ['chat', 'vision'] },
     { ...model, id: 'of-text', capabilities: ['chat'] },
     ...['vision', 'embedding'].map((capability) => ({
-      ...{ kind: 'embedding', source: join(MODELS, 'clip') },
-      ...{ id: `towers-${capability}`, capabilities: [capability] },
+      kind: 'embedding',
+      source: join(MODELS, 'clip'),
+      id: `towers-${capability}`,
+      capabilities: [capability],
     })),
     {
-      ...{ id: 'text-judge', kind: 'embedding', source: join(MODELS, 'classifier') },
-      ...{ capabilities: ['classify'], aliases: ['omni-moderation-latest'] },
+      id: 'text-judge',
+      kind: 'embedding',
+      source: join(MODELS, 'classifier'),
+      capabilities: ['classify'],
+      aliases: ['omni-moderation-latest'],
       options: { categories: { angry: 'hate', calm: null, glad: null } },
     },
     {
-      ...{ id: 'image-judge', kind: 'embedding', source: join(MODELS, 'vit-classifier') },
-      ...{ capabilities: ['classify', 'vision'] },
+      id: 'image-judge',
+      kind: 'embedding',
+      source: join(MODELS, 'vit-classifier'),
+      capabilities: ['classify', 'vision'],
       options: { categories: { nsfw: 'sexual', normal: null } },
     },
   ]
@@ -76,7 +83,10 @@ async function chat(files: readonly number[], text: string, more: object = {}) {
   const content = [...images, { type: 'text', text }]
   const messages = [{ role: 'user', content }]
   const { status, body } = await post('chat/completions', {
-    ...{ ...ASKED, max_tokens: 12, messages, ...more },
+    ...ASKED,
+    max_tokens: 12,
+    messages,
+    ...more,
   })
   expect([status, body.error]).toEqual([200, undefined])
   return { text: body.choices[0].message.content, usage: body.usage }
@@ -87,7 +97,9 @@ it('answers about the same image alike in every dialect, and counts its tokens',
   const first = await chat([0], text)
   expect(first.usage.prompt_tokens).toBe(ids.length)
   const response = await post('responses', {
-    ...{ ...ASKED, max_output_tokens: 12, store: false },
+    ...ASKED,
+    max_output_tokens: 12,
+    store: false,
     input: [
       {
         role: 'user',
@@ -217,7 +229,10 @@ describe('a classifier of images', () => {
       const [result, another] = body.results
       expect(another).toBeUndefined()
       expect(result?.category_applied_input_types).toMatchObject({
-        ...{ hate: ['text'], sexual: ['image'], violence: ['image'], 'self-harm': [] },
+        hate: ['text'],
+        sexual: ['image'],
+        violence: ['image'],
+        'self-harm': [],
       })
       const scores = result?.category_scores ?? {}
       expect(scores.sexual).toBeCloseTo(expected[labels.indexOf('nsfw')] ?? 9, 4)
@@ -229,7 +244,8 @@ describe('a classifier of images', () => {
   it('judges an image alone', async () => {
     const { body } = await post('moderations', { model: 'image-judge', input: [imagePart] })
     expect(body.results[0]?.category_applied_input_types).toMatchObject({
-      ...{ hate: [], sexual: ['image'] },
+      hate: [],
+      sexual: ['image'],
     })
   })
 

@@ -21,7 +21,10 @@ beforeAll(async () => {
   const made = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-background-'))
   tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed,tiny-whisper' },
   })
   close = [() => tiers.stop(), made.drop, () => rm(folder, { recursive: true, force: true })]
@@ -57,7 +60,9 @@ describe('a stored response', () => {
       { type: 'message', role: 'user', content: [{ type: 'input_text', text: QUESTION.input }] },
     ])
     const second = await client.responses.create({
-      ...{ model: MODEL, temperature: 0, input: 'And of fox?' },
+      model: MODEL,
+      temperature: 0,
+      input: 'And of fox?',
       previous_response_id: first.id,
     })
     expect(second.previous_response_id).toBe(first.id)
@@ -98,12 +103,16 @@ describe('a stored response', () => {
 describe('a call of a custom tool', () => {
   const format = { type: 'grammar', syntax: 'regex', definition: '[a-z]{3}' } as const
   const asked = {
-    ...{ ...QUESTION, tools: [{ type: 'custom', name: 'run', format } as const] },
+    ...QUESTION,
+    tools: [{ type: 'custom', name: 'run', format } as const],
     tool_choice: 'required' as const,
   }
   const call = {
-    ...{ type: 'custom_tool_call', id: expect.stringMatching(/^ctc_/), name: 'run' },
-    ...{ input: expect.stringMatching(/^[a-z]{3}$/), status: 'completed' },
+    type: 'custom_tool_call',
+    id: expect.stringMatching(/^ctc_/),
+    name: 'run',
+    input: expect.stringMatching(/^[a-z]{3}$/),
+    status: 'completed',
   }
 
   it('is stored by a background response, which its output continues', async () => {
@@ -114,7 +123,9 @@ describe('a call of a custom tool', () => {
     const [first] = output
     if (first?.type !== 'custom_tool_call') throw new Error('no custom tool was called')
     const next = await client.responses.create({
-      ...{ model: MODEL, temperature: 0, previous_response_id: id },
+      model: MODEL,
+      temperature: 0,
+      previous_response_id: id,
       input: [{ type: 'custom_tool_call_output', call_id: first.call_id, output: 'done' }],
     })
     expect(next.output).toMatchObject([{ type: 'message', status: 'completed' }])
@@ -141,8 +152,11 @@ describe('a call of a custom tool', () => {
 
   it('is stored with a chat', async () => {
     const { id } = await client.chat.completions.create({
-      ...{ model: MODEL, messages: [{ role: 'user', content: QUESTION.input }], store: true },
-      ...{ tools: [{ type: 'custom', custom: { name: 'run' } }], tool_choice: 'required' },
+      model: MODEL,
+      messages: [{ role: 'user', content: QUESTION.input }],
+      store: true,
+      tools: [{ type: 'custom', custom: { name: 'run' } }],
+      tool_choice: 'required',
       max_completion_tokens: 200,
     })
     const { choices } = await client.chat.completions.retrieve(id)
@@ -181,7 +195,8 @@ describe('an organization that stores nothing', () => {
     const { data } = (await (await call('/organizations')).json()) as { data: [{ id: string }] }
     const setDays = (days: number | null) =>
       call(`/organizations/${data[0].id}`, {
-        ...{ method: 'PATCH', body: JSON.stringify({ retention_days: days }) },
+        method: 'PATCH',
+        body: JSON.stringify({ retention_days: days }),
       })
     expect((await setDays(0)).status).toBe(200)
     try {
@@ -192,7 +207,8 @@ describe('an organization that stores nothing', () => {
         client.responses.create({ ...QUESTION, background: true }),
       ).rejects.toMatchObject({ status: 400, param: 'background' })
       const now = await call('/embeddings', {
-        ...{ method: 'POST', headers: { prefer: 'respond-async' } },
+        method: 'POST',
+        headers: { prefer: 'respond-async' },
         body: JSON.stringify({ model: 'tiny-embed', input: 'a' }),
       })
       expect([now.status, now.headers.get('preference-applied')]).toEqual([200, null])
@@ -246,7 +262,10 @@ describe('a response in the background', () => {
     // An answer that takes long enough.
     const schema = { type: 'array', items: { type: 'integer' }, minItems: 1000 }
     const { id } = await client.responses.create({
-      ...{ ...QUESTION, background: true, input: 'Count.', max_output_tokens: 4000 },
+      ...QUESTION,
+      background: true,
+      input: 'Count.',
+      max_output_tokens: 4000,
       text: { format: { type: 'json_schema', name: 'numbers', schema } },
     })
     expect((await client.responses.cancel(id)).status).toBe('cancelled')
@@ -268,7 +287,9 @@ describe('a response in the background whose API process is killed', () => {
     const made = await Promise.all(
       Array.from({ length: 8 }, (_, index) =>
         there.responses.create({
-          ...{ ...QUESTION, background: true, input: `Write a story about ${index} boxes.` },
+          ...QUESTION,
+          background: true,
+          input: `Write a story about ${index} boxes.`,
         }),
       ),
     )
@@ -292,7 +313,8 @@ describe('a response in the background whose API process is killed', () => {
 describe('Prefer: respond-async', () => {
   const start = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const answer = await call(path, {
-      ...{ method: 'POST', body: JSON.stringify(body) },
+      method: 'POST',
+      body: JSON.stringify(body),
       headers: { prefer: 'respond-async', ...headers },
     })
     return { answer, job: (await answer.json()) as { id: string; status: string } }
@@ -345,9 +367,7 @@ describe('Prefer: respond-async', () => {
     const { job } = await start(
       '/embeddings',
       { model: 'tiny-embed', input: 'x' },
-      {
-        ...{ 'x-millrace-not-before': soon, 'x-millrace-metadata': '{"run":"later"}' },
-      },
+      { 'x-millrace-not-before': soon, 'x-millrace-metadata': '{"run":"later"}' },
     )
     const query = new URLSearchParams({ status: 'queued', metadata: '{"run":"later"}' })
     const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }

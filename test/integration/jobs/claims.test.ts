@@ -21,9 +21,15 @@ async function openStore({ db }: Database, requests: Readonly<Record<string, rea
   for (const organizationId of ids) {
     for (const [index, request] of (requests[organizationId] ?? []).entries()) {
       const job = {
-        ...{ organizationId, id: `${organizationId}-${index}`, endpoint: '/v1/completions' },
-        ...{ contentType: 'application/json', request, priority: 1 },
-        ...{ createdAt, notBefore: createdAt, expiresAt: new Date(Date.now() + 3_600_000) },
+        organizationId,
+        id: `${organizationId}-${index}`,
+        endpoint: '/v1/completions',
+        contentType: 'application/json',
+        request,
+        priority: 1,
+        createdAt,
+        notBefore: createdAt,
+        expiresAt: new Date(Date.now() + 3_600_000),
       }
       await store.create(job, { openMax: 2000, openBytesMax: 2 ** 40, onlyStored: false })
     }
@@ -38,7 +44,9 @@ it('claims no more jobs of an organization than it may have, and large requests 
   const store = await openStore(database, { 'org-one': [requests[0]], 'org-two': [requests[1]] })
   const lease = randomUUID()
   const [other, ...more] = await store.claim(lease, 60, {
-    ...{ limit: 8, perOrganizationMax: 1, inFlight: { 'org-one': 1 } },
+    limit: 8,
+    perOrganizationMax: 1,
+    inFlight: { 'org-one': 1 },
   })
   expect([other?.organizationId, other?.request?.toString(), more]).toEqual([
     ...['org-two', 'small', []],
@@ -53,7 +61,9 @@ it('claims jobs of the organizations with the fewest in flight first', async ({ 
   const four = Array.from({ length: 4 }, () => Buffer.from('x'))
   const store = await openStore(database, { 'org-one': four, 'org-two': four })
   const claimed = await store.claim(randomUUID(), 60, {
-    ...{ limit: 4, perOrganizationMax: 8, inFlight: { 'org-one': 2 } },
+    limit: 4,
+    perOrganizationMax: 8,
+    inFlight: { 'org-one': 2 },
   })
   const count = (id: string) => claimed.filter((job) => job.organizationId === id).length
   expect([count('org-one'), count('org-two')]).toEqual([1, 3])

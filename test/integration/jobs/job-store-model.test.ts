@@ -25,8 +25,14 @@ async function openStore({ db }: Database, announce: JobAnnouncement = async () 
 function newJob(organizationId: string, id: string) {
   const createdAt = new Date(Date.now() - 1000)
   return {
-    ...{ id, organizationId, endpoint: '/v1/completions', contentType: 'application/json' },
-    ...{ request: Buffer.from(''), priority: 1, createdAt, notBefore: createdAt },
+    id,
+    organizationId,
+    endpoint: '/v1/completions',
+    contentType: 'application/json',
+    request: Buffer.from(''),
+    priority: 1,
+    createdAt,
+    notBefore: createdAt,
     expiresAt: new Date(Date.now() + 3_600_000),
   }
 }
@@ -83,7 +89,9 @@ it('makes every transition of the model, and no other', async ({ database }) => 
   for (let sequence = 0; sequence < SEQUENCES; sequence += 1) {
     const id = `job_${sequence}`
     await store.create(newJob(organizationId, id), {
-      ...{ openMax: 10, openBytesMax: 0, onlyStored: false },
+      openMax: 10,
+      openBytesMax: 0,
+      onlyStored: false,
     })
     announced = 0
     let expected: ModelRow = NEW_ROW
@@ -180,7 +188,9 @@ it('an organization that stores nothing gets only the jobs that it needs', async
     const optional = { openMax, openBytesMax: 0, onlyStored: true }
     expect(await store.create(newJob(organizationId, `job_${openMax}`), optional)).toBe('unstored')
     const job = await store.create(newJob(organizationId, `job_${openMax}`), {
-      ...{ openMax, openBytesMax: 0, onlyStored: false },
+      openMax,
+      openBytesMax: 0,
+      onlyStored: false,
     })
     if (typeof job === 'string') throw new Error(`the job is ${job}`)
     const dayMs = 86_400_000

@@ -15,8 +15,12 @@ async function openStore({ db }: Database, organizations: readonly string[]) {
   await db.insert(organizationTables('').organizations).values(rows)
   const endpointOf = (organizationId: string) =>
     store.createEndpoint({
-      ...{ id: `whe_${randomUUID()}`, organizationId, url: 'https://example.test/' },
-      ...{ description: null, secrets: Buffer.from('x'), events: null },
+      id: `whe_${randomUUID()}`,
+      organizationId,
+      url: 'https://example.test/',
+      description: null,
+      secrets: Buffer.from('x'),
+      events: null,
     })
   return { store, endpointOf }
 }
@@ -41,16 +45,27 @@ it('deliveries of one organization leave room for those of others, and failing o
   }
   const claim = async (options: Partial<Parameters<WebhookStore['claim']>[0]> = {}) => {
     const due = await store.claim({
-      ...{ limit: 10, leaseSeconds: 0, perEndpointMax: 8, busy: [] },
-      ...{ perOrganizationMax: 4, busyOrganizations: [], triesFailing: true, ...options },
+      limit: 10,
+      leaseSeconds: 0,
+      perEndpointMax: 8,
+      busy: [],
+      perOrganizationMax: 4,
+      busyOrganizations: [],
+      triesFailing: true,
+      ...options,
     })
     return due.map(({ endpoint }) => endpoint.organizationId).toSorted()
   }
   for (let n = 0; n < 12; n += 1) await send('org-busy')
   for (const name of ['org-failing', 'org-live']) await send(name)
   for (const delivery of await store.claim({
-    ...{ limit: 20, leaseSeconds: 0, perEndpointMax: 8, busy: [], triesFailing: true },
-    ...{ perOrganizationMax: 20, busyOrganizations: ['org-busy', 'org-live'] },
+    limit: 20,
+    leaseSeconds: 0,
+    perEndpointMax: 8,
+    busy: [],
+    triesFailing: true,
+    perOrganizationMax: 20,
+    busyOrganizations: ['org-busy', 'org-live'],
   })) {
     await store.settle([{ delivery, isDelivered: false, status: 500, retryAfterMs: 0 }])
   }
@@ -71,8 +86,13 @@ it('an endpoint fails since the first failure after its last success', async ({ 
     await store.sendTo(endpoint, { ...event, type: 'webhook.test' }, `whd_${n}_${randomUUID()}`)
   }
   const due = await store.claim({
-    ...{ limit: 10, leaseSeconds: 60, perEndpointMax: 8, busy: [], triesFailing: true },
-    ...{ perOrganizationMax: 8, busyOrganizations: [] },
+    limit: 10,
+    leaseSeconds: 60,
+    perEndpointMax: 8,
+    busy: [],
+    triesFailing: true,
+    perOrganizationMax: 8,
+    busyOrganizations: [],
   })
   const [one, two, three] = due.toSorted((a, b) => (a.id < b.id ? -1 : 1))
   if (one === undefined || two === undefined || three === undefined) throw new Error('not claimed')

@@ -45,9 +45,13 @@ beforeAll(async () => {
   pool = new Pool({ connectionString: made.url, max: 1 })
   const folder = await mkdtemp(join(tmpdir(), 'millrace-webhooks-'))
   tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: {
-      ...{ MILLRACE_WORKER_MODELS: 'tiny-chat', MILLRACE_WEBHOOKS_ALLOW_PRIVATE: 'true' },
+      MILLRACE_WORKER_MODELS: 'tiny-chat',
+      MILLRACE_WEBHOOKS_ALLOW_PRIVATE: 'true',
       AUTH_MAILER_AUTOCONFIRM: 'true',
     },
   })
@@ -109,7 +113,9 @@ describe('a webhook', () => {
   it('reports the end of a background response, and the official client verifies it', async () => {
     const made = await endpoint('/verified', 200, ['response.completed'])
     const { id } = await client.responses.create({
-      ...{ model: 'tiny-chat', input: 'What is the plural of box?', background: true },
+      model: 'tiny-chat',
+      input: 'What is the plural of box?',
+      background: true,
     })
     await expect.poll(() => at('/verified').length).toBe(1)
     const [{ body, headers } = { body: '', headers: {} }] = at('/verified')
@@ -215,7 +221,8 @@ describe('a webhook', () => {
     )
     await expect.poll(() => at('/notices').length, { timeout: 10_000 }).toBe(1)
     expect(JSON.parse(at('/notices')[0]?.body ?? '')).toMatchObject({
-      ...{ type: 'webhook.disabled', data: { id: failing.id } },
+      type: 'webhook.disabled',
+      data: { id: failing.id },
     })
     expect(await call('GET', `/${failing.id}`)).toMatchObject({
       disabled_reason: 'every delivery failed for 24 hours',

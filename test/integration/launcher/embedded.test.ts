@@ -101,8 +101,11 @@ describe('a child process', () => {
     await symlink('/dev/full', logFile)
     let seen = ''
     const child = await startChild({
-      ...{ command: 'sh', args: ['-c', 'while echo alive; do sleep 0.3; done'] },
-      ...{ logFile, stopSignal: 'TERM', onOutput: (text) => (seen += text) },
+      command: 'sh',
+      args: ['-c', 'while echo alive; do sleep 0.3; done'],
+      logFile,
+      stopSignal: 'TERM',
+      onOutput: (text) => (seen += text),
     })
     try {
       // Long enough for the log to have been opened a second time.

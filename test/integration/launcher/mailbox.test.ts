@@ -58,7 +58,9 @@ describe('another local user', () => {
     async (auth) => {
       const { smtpPort: port } = mailbox
       const transport = createTransport({
-        ...{ host: '127.0.0.1', port, ignoreTLS: true },
+        host: '127.0.0.1',
+        port,
+        ignoreTLS: true,
         ...(auth !== undefined && { auth }),
       })
       const mail = { from: 'a@example.test', to: 'b@example.test', subject: 'forged', text: 'x' }

@@ -31,8 +31,10 @@ it('writes the adapter of a tuned model, alone or folded into its base', async (
   const row = { id, organizationId, jobId: 'ftjob-1', model: 'tiny-chat', prefix }
   await database.db.insert(tuningTables('').models).values(row)
   const env = {
-    ...{ DATABASE_URL: databaseUrl, MILLRACE_DATA_DIR: folder },
-    ...{ AUTH_SITE_URL: 'http://localhost', AUTH_API_EXTERNAL_URL: 'http://localhost' },
+    DATABASE_URL: databaseUrl,
+    MILLRACE_DATA_DIR: folder,
+    AUTH_SITE_URL: 'http://localhost',
+    AUTH_API_EXTERNAL_URL: 'http://localhost',
     AUTH_JWT_SECRET: 'long-enough-for-the-tests',
     MILLRACE_URL_SIGNING_SECRET: 'long-enough-for-the-tests',
   }

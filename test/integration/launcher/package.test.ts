@@ -39,7 +39,10 @@ async function unpackPackage(folder: string) {
     calls: async () => (await readFile(calls, 'utf8')).trim().split('\n'),
     run: (...args: string[]) =>
       spawnSync('node', [join(installed, 'millrace.mjs'), ...args], {
-        ...{ cwd: home, env, encoding: 'utf8', timeout: 60_000 },
+        cwd: home,
+        env,
+        encoding: 'utf8',
+        timeout: 60_000,
       }),
   }
 }

@@ -33,11 +33,16 @@ describe('anonymous users', () => {
         },
         gates: [
           createLimiter({
-            ...{ redis, clock: systemClock, log, deadlineSeconds: 10, prefix: keyPrefix },
+            redis,
+            clock: systemClock,
+            log,
+            prefix: keyPrefix,
             limits: {
               requestsPerMinute: { key: 0, organization: 0 },
               tokensPerMinute: { key: 0, organization: 0 },
-              ...{ anonymous, concurrentJobs: 0, monthlyTokens: 0 },
+              anonymous,
+              concurrentJobs: 0,
+              monthlyTokens: 0,
             },
             tokensSince: async () => 0,
           }),

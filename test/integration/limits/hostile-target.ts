@@ -52,11 +52,15 @@ export async function openTarget(env: Readonly<Record<string, string>> = {}): Pr
   const catalogue = join(folder, 'models.json')
   await writeFile(catalogue, JSON.stringify({ models: CATALOGUE }))
   const tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
+    folder,
     keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
     env: {
-      ...{ MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
-      ...{ MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN, ...env },
+      MILLRACE_CATALOGUE: catalogue,
+      MILLRACE_WORKER_MODELS: '',
+      MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
+      ...env,
     },
   })
   const watched = { api: await watchProcess(), worker: await watchProcess() }
@@ -77,7 +81,10 @@ export async function openTarget(env: Readonly<Record<string, string>> = {}): Pr
     return { status: answer.status, param: error?.param, code: error?.code }
   }
   return {
-    ...{ api, worker, watched, post },
+    api,
+    worker,
+    watched,
+    post,
     async unharmed(act) {
       const before = [residentMib(api.pid), residentMib(worker.pid)] as const
       await watched.api.loopDelayMs()

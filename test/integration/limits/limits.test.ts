@@ -61,7 +61,9 @@ async function openLimited(
       gates: [
         ...(options.gates ?? []),
         createLimiter({
-          ...{ redis, clock: systemClock, log, deadlineSeconds: 10 },
+          redis,
+          clock: systemClock,
+          log,
           prefix: options.keyPrefix,
           limits: { ...NO_LIMITS, ...limits },
           tokensSince: async () => options.tokensUsed ?? 0,
@@ -210,7 +212,10 @@ describe('the quota of the month', () => {
   ])('ends work that is no request where it %s', async (_name, recorded, added) => {
     const redis = await connect(inject('redisUrl'))
     const services = {
-      ...{ redis, clock: systemClock, log, deadlineSeconds: 10, prefix: freshPrefix() },
+      redis,
+      clock: systemClock,
+      log,
+      prefix: freshPrefix(),
       limits: { ...NO_LIMITS, monthlyTokens: 500 },
       tokensSince: async () => recorded,
     }
@@ -291,7 +296,10 @@ describe('jobs at the same time', () => {
     const redis = await connect(redisUrl)
     const idempotency = openIdempotencyStore(redis, keyPrefix)
     const gate = createIdempotencyGate({
-      ...{ idempotency, clock: systemClock, log, deadlineSeconds: 10 },
+      idempotency,
+      clock: systemClock,
+      log,
+      deadlineSeconds: 10,
     })
     const limits = { concurrentJobs: 1 }
     const options = { keyPrefix, gates: [gate] }

@@ -37,7 +37,8 @@ async function openScene(
   closers.push(() => redis.disconnect())
   const key = `${prefix}:limits:credential:${SUBJECT.credentialId}`
   return {
-    ...{ redis, prefix },
+    redis,
+    prefix,
     limits: {
       requestsPerMinute: { key: perMinute.requests ?? 0, organization: 0 },
       tokensPerMinute: { key: perMinute.tokens ?? 0, organization: 0 },

@@ -10,8 +10,14 @@ import type { TestHub } from './hub-server.ts'
 /** An entry of the catalogue for a model of texts. */
 export function modelOf(source: string, options: CatalogueModel['options'] = {}): CatalogueModel {
   return {
-    ...{ id: 'a-model', kind: 'completion', source, options },
-    ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
+    id: 'a-model',
+    kind: 'completion',
+    source,
+    options,
+    aliases: [],
+    ownedBy: 'hub',
+    created: 0,
+    capabilities: [],
   }
 }
 

@@ -15,14 +15,21 @@ import type { StoredOptions } from '#workers/models/stored-cache.ts'
 import { REPOSITORY, startHub } from './hub-server.ts'
 
 const modelAt = (source: string): CatalogueModel => ({
-  ...{ id: 'a-model', kind: 'completion', source, options: {} },
-  ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
+  id: 'a-model',
+  kind: 'completion',
+  source,
+  options: {},
+  aliases: [],
+  ownedBy: 'hub',
+  created: 0,
+  capabilities: [],
 })
 
 it('deletes files of a model that object storage no longer has', async ({ folder }) => {
   const storage = openDirectoryStore(join(folder, 'objects'))
   const options = {
-    ...{ cacheDir: join(folder, 'cache'), storage },
+    cacheDir: join(folder, 'cache'),
+    storage,
     hub: { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true },
     log: createLogger({ level: 'silent' }),
   }
@@ -44,7 +51,8 @@ async function filledCache(folder: string) {
   await put('config.json', 100)
   await put('onnx/model.onnx', 100)
   const options = {
-    ...{ cacheDir: join(folder, 'cache'), storage: stored },
+    cacheDir: join(folder, 'cache'),
+    storage: stored,
     hub: { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true },
     log: createLogger({ level: 'silent' }),
   }
@@ -104,7 +112,8 @@ it('says which file a full disk could not take, after one attempt', async ({
   // Its content never fits.
   await symlink('/dev/full', join(place, 'blobs', `${digest}.part`))
   const pull = ensureModel(modelAt(`hub:${REPOSITORY}`), {
-    ...{ cacheDir: folder, storage: openDirectoryStore(folder) },
+    cacheDir: folder,
+    storage: openDirectoryStore(folder),
     hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
     log: createLogger({ level: 'silent' }),
   })

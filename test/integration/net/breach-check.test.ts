@@ -21,8 +21,12 @@ function check(isFailClosed: boolean): Promise<void> {
   const breachCheck = { isEnabled: true, isFailClosed, url: peer.url }
   const argon2 = { memoryKib: 8, iterations: 1, parallelism: 1 }
   const config = {
-    ...{ lengthMin: 6, requiredCharacters: [], breachCheck },
-    ...{ argon2, hashConcurrency: 1, hashQueueMax: 1 },
+    lengthMin: 6,
+    requiredCharacters: [],
+    breachCheck,
+    argon2,
+    hashConcurrency: 1,
+    hashQueueMax: 1,
   }
   return checkPasswordRules(PASSWORD, { config, log })
 }

@@ -131,7 +131,8 @@ describe('a call outside', () => {
     }
     const inside = { family: 4, address: '10.0.0.1' }
     const fetch = open({
-      ...{ allowsPrivateAddresses: false, redirectsMax: 3 },
+      allowsPrivateAddresses: false,
+      redirectsMax: 3,
       resolve: async (host) => [host === 'outside.test' ? onTheInternet : inside],
     })
     const places = ['127.0.0.1', '[::ffff:169.254.169.254]', '2130706433', 'inside.test']

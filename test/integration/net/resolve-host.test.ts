@@ -52,7 +52,9 @@ function release(): void {
 
 const open = (options: Parameters<typeof createHostResolver>[0] = {}) =>
   createHostResolver({
-    ...{ servers: [`127.0.0.1:${server.address().port}`], hostsFile, tryMs: 20_000 },
+    servers: [`127.0.0.1:${server.address().port}`],
+    hostsFile,
+    tryMs: 20_000,
     ...options,
   })
 
@@ -78,7 +80,9 @@ describe('names that clients choose', () => {
 
   it('end in an error that says that the host is not reached', async () => {
     const fetch = createGuardedFetch({
-      ...{ timeoutMs: 10_000, allowsPrivateAddresses: false, resolve: open({ tryMs: 200 }) },
+      timeoutMs: 10_000,
+      allowsPrivateAddresses: false,
+      resolve: open({ tryMs: 200 }),
     })
     await expect(fetch({ url: 'http://lost.test/' })).rejects.toMatchObject({
       reason: 'network',

@@ -38,7 +38,10 @@ function openAll({ db }: Database) {
     const { id } = await organizations.create('Mill', creator)
     const invite = (email: string) =>
       invitations.create({
-        ...{ organizationId: id, email, role: 'member', invitedBy: `user:${creator}` },
+        organizationId: id,
+        email,
+        role: 'member',
+        invitedBy: `user:${creator}`,
         expiresAt: new Date(Date.now() + DAY_MS),
       })
     return { id, invite }

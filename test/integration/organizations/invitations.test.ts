@@ -37,7 +37,10 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-invitations-'))
   mail = await startMailCatcher()
   tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: {
       AUTH_SMTP_HOST: mail.host,
       AUTH_SMTP_PORT: String(mail.port),

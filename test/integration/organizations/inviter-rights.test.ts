@@ -104,7 +104,11 @@ describe('an invitation', () => {
     const keys = openApiKeys(database.db, organizationTables(''))
     const newKey = () =>
       keys.create({
-        ...{ organizationId: id, name: 'x', scopes: null, modelIds: null, expiresAt: null },
+        organizationId: id,
+        name: 'x',
+        scopes: null,
+        modelIds: null,
+        expiresAt: null,
         createdBy: inviter,
       })
     const revoked = await newKey()

@@ -32,7 +32,9 @@ async function openScene(database: Database) {
   const newKey = async (rights: Partial<ApiKeyRequest>) =>
     (
       await openApiKeys(database.db, organizationTables('')).create({
-        ...{ organizationId: id, name: 'x', ...UNLIMITED },
+        organizationId: id,
+        name: 'x',
+        ...UNLIMITED,
         ...rights,
       })
     ).secret

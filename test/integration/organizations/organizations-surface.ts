@@ -39,7 +39,9 @@ export async function openSurface(database: Database) {
     invitations: openInvitations(database.db, tables, { users, organizations }),
     // Invitations have a test of their own, with real mails.
     mailer: { parseEmail: (text: string) => text, send: async () => {} },
-    ...{ organizations, note: () => {}, clock: systemClock },
+    organizations,
+    note: () => {},
+    clock: systemClock,
   }
   const surface = await openV1App(database, [organizationsPlugin(services)], {
     verifyAccessToken: async (token) => {

@@ -125,15 +125,27 @@ async function openScene(
     return user
   }
   const invitationId = `inv_${randomUUID()}`
-  await database.db.insert(organizationTables('').invitations).values({
-    ...{ id: invitationId, organizationId: id, email: `${id}@example.test`, role: 'member' },
-    ...{ invitedBy: owner, expiresAt: new Date(Date.now() + 60_000) },
-  })
+  await database.db
+    .insert(organizationTables('').invitations)
+    .values({
+      id: invitationId,
+      organizationId: id,
+      email: `${id}@example.test`,
+      role: 'member',
+      invitedBy: owner,
+      expiresAt: new Date(Date.now() + 60_000),
+    })
   return {
-    ...{ id, invitationId, newcomer: await newUser() },
+    id,
+    invitationId,
+    newcomer: await newUser(),
     people: {
-      ...{ owner, admin: await add('admin'), member: await add('member'), key: await newKey(id) },
-      ...{ stranger: await newUser(), foreignKey: await newKey('org-foreign') },
+      owner,
+      admin: await add('admin'),
+      member: await add('member'),
+      key: await newKey(id),
+      stranger: await newUser(),
+      foreignKey: await newKey('org-foreign'),
     },
     targets: { owner: await add('owner'), admin: await add('admin'), member: await add('member') },
   }

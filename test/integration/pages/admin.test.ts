@@ -221,18 +221,34 @@ async function plantHostileNames(): Promise<void> {
   const { keyPrefix } = stack
   const queue: ServedQueue = {
     kind: 'completion',
-    ...{ modelId: HOSTILE, isReady: true, slots: 4, active: 1, waiting: 0 },
-    ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0.25 },
+    modelId: HOSTILE,
+    isReady: true,
+    slots: 4,
+    active: 1,
+    waiting: 0,
+    jobsPerSecond: 0,
+    tokensPerSecond: 0,
+    cacheUse: 0.25,
   }
   await writeHeartbeat(redis, queueKeys(keyPrefix), {
-    ...{ workerId: 'hostile', version: HOSTILE, nodeVersion: 'v24', pid: 1, hostname: HOSTILE },
-    ...{ startedAtMs: Date.now(), isDraining: false, queues: [queue] },
+    workerId: 'hostile',
+    version: HOSTILE,
+    nodeVersion: 'v24',
+    pid: 1,
+    hostname: HOSTILE,
+    startedAtMs: Date.now(),
+    isDraining: false,
+    queues: [queue],
   })
   // It says nothing more, but shall stay for a while.
   await redis.pexpire(queueKeys(keyPrefix).worker('hostile'), 60_000)
   const log = new IncidentLog({ redis, prefix: keyPrefix, log: createLogger({ level: 'silent' }) })
   const common = {
-    ...{ atMs: Date.now(), requestId: HOSTILE, method: 'POST', route: HOSTILE, status: 500 },
+    atMs: Date.now(),
+    requestId: HOSTILE,
+    method: 'POST',
+    route: HOSTILE,
+    status: 500,
     modelId: HOSTILE,
   }
   log.noteFailed({ ...common, kind: 'internal' })

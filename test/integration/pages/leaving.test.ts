@@ -88,7 +88,10 @@ describe('leaving the playground', { timeout: PATIENCE_MS }, () => {
     await page.route('**/auth/v1/token*', (route) => route.fulfill({ status: 429, json: refusal }))
     await page.goto(stack.tiers.url)
     const credential = {
-      ...{ kind: 'user', name: 'you@example.test', accessToken: 'a.b.c', refreshToken: 'r' },
+      kind: 'user',
+      name: 'you@example.test',
+      accessToken: 'a.b.c',
+      refreshToken: 'r',
       expiresAtMs: 0,
     }
     await page.evaluate(`sessionStorage['${STORAGE_KEY}'] = '${JSON.stringify(credential)}'`)

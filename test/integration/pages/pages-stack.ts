@@ -37,7 +37,9 @@ export async function startPagesStack(
   const redisUrl = inject('redisUrl')
   const keyPrefix = `test-${randomUUID().slice(0, 8)}`
   const tiers = await startTiers({
-    ...{ redisUrl, keyPrefix, folder },
+    redisUrl,
+    keyPrefix,
+    folder,
     databaseUrl: database.url,
     env: {
       MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
@@ -48,7 +50,11 @@ export async function startPagesStack(
   })
   await tiers.startWorker()
   return {
-    ...{ tiers, browser, mail, redisUrl, keyPrefix },
+    tiers,
+    browser,
+    mail,
+    redisUrl,
+    keyPrefix,
     async stop() {
       await browser.close()
       await tiers.stop()

@@ -118,7 +118,9 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
 
   it('shows the faults of examples, trains on a file, and compares the answers', async () => {
     const file = (text: string) => ({
-      ...{ name: 'examples.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(text) },
+      name: 'examples.jsonl',
+      mimeType: 'application/jsonl',
+      buffer: Buffer.from(text),
     })
     const said = (role: string, content: string) => ({ role, content })
     const example = (role: string) => ({

@@ -17,7 +17,9 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-root-'))
   const database = await createDatabase()
   tiers = await startTiers({
-    ...{ folder, databaseUrl: database.url, redisUrl: inject('redisUrl') },
+    folder,
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
     keyPrefix: `test-${randomUUID().slice(0, 8)}`,
   })
   cleanUp = async () => {

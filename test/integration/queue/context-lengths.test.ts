@@ -43,7 +43,10 @@ it('lists the contexts of text models from the heartbeats of their worker, also 
     .toEqual(catalogue.models.map(() => true))
   // As their config.json and tokenizer_config.json say.
   expect(await lengths()).toEqual({
-    ...{ 'tiny-chat': 1024, 'tiny-embed': 256, 'tiny-rerank': 256, 'tiny-moderation': 256 },
+    'tiny-chat': 1024,
+    'tiny-embed': 256,
+    'tiny-rerank': 256,
+    'tiny-moderation': 256,
   })
   const labels = workersSeen().flatMap(({ queues }) =>
     queues.flatMap((each) => each.labelCount ?? []),
@@ -81,7 +84,12 @@ async function startWorker(url: string, prefix: string, models: readonly Catalog
   }
   const residency = new Residency<OpenModel>({ ...MODEL_RESIDENCY, bytesMax: 1, open, log })
   const host = new WorkerHost({
-    ...{ redis, subscriber, residency, log, version: 'test', clock: systemClock },
+    redis,
+    subscriber,
+    residency,
+    log,
+    version: 'test',
+    clock: systemClock,
     keys: queueKeys(prefix),
     served: models.map((model) => ({ model, slots: 1 })),
   })

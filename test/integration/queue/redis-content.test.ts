@@ -111,7 +111,9 @@ async function transcribe(ask: Ask, canaries: Canaries): Promise<void> {
 
 async function runBatch(tiers: Tiers, ask: Ask, canaries: Canaries): Promise<void> {
   const line = {
-    ...{ custom_id: canaries.plant('custom id'), method: 'POST', url: '/v1/completions' },
+    custom_id: canaries.plant('custom id'),
+    method: 'POST',
+    url: '/v1/completions',
     body: { ...CHAT, prompt: canaries.plant('batch prompt'), echo: true },
   }
   const form = new FormData()

@@ -28,8 +28,13 @@ async function storeOn(answer: (response: ServerResponse) => unknown) {
   const { port } = server.address() as AddressInfo
   const store = openS3Store(
     {
-      ...{ driver: 's3', bucket: 'bucket', region: 'us-east-1', isPathStyle: true },
-      ...{ endpoint: `http://127.0.0.1:${port}`, accessKeyId: 'a', secretAccessKey: 'b' },
+      driver: 's3',
+      bucket: 'bucket',
+      region: 'us-east-1',
+      isPathStyle: true,
+      endpoint: `http://127.0.0.1:${port}`,
+      accessKeyId: 'a',
+      secretAccessKey: 'b',
     },
     SILENCE_MS,
   )
@@ -120,8 +125,13 @@ it.each([
   [false, 'bucket.s3.invalid'],
 ])('names the bucket in the path or in the host: %s', async (isPathStyle, host) => {
   const store = openS3Store({
-    ...{ driver: 's3', bucket: 'bucket', region: 'us-east-1', isPathStyle },
-    ...{ endpoint: 'http://s3.invalid', accessKeyId: 'a', secretAccessKey: 'b' },
+    driver: 's3',
+    bucket: 'bucket',
+    region: 'us-east-1',
+    isPathStyle,
+    endpoint: 'http://s3.invalid',
+    accessKeyId: 'a',
+    secretAccessKey: 'b',
   })
   onTestFinished(() => store.close())
   const thrown = await store.check().catch((error: unknown) => error)

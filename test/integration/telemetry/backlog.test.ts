@@ -48,7 +48,10 @@ describe('the scaling of the workers', () => {
     folder = await mkdtemp(join(tmpdir(), 'millrace-backlog-'))
     connection = new Redis(inject('redisUrl'), { maxRetriesPerRequest: null })
     tiers = await startTiers({
-      ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), keyPrefix, folder },
+      databaseUrl: database.url,
+      redisUrl: inject('redisUrl'),
+      keyPrefix,
+      folder,
     })
   })
 
@@ -68,7 +71,12 @@ describe('the scaling of the workers', () => {
     await fill(queue, keyPrefix, connection)
     // Two run, three wait, four wait by priority.
     expect(await queue.getJobCounts()).toMatchObject({
-      ...{ active: 2, waiting: 3, prioritized: 4, delayed: 5, completed: 1, failed: 1 },
+      active: 2,
+      waiting: 3,
+      prioritized: 4,
+      delayed: 5,
+      completed: 1,
+      failed: 1,
     })
     expect(await read()).toBe(2 + 3 + 4)
     await queue.obliterate({ force: true })

@@ -35,7 +35,9 @@ describe('the telemetry of a process', () => {
     mail = await startMailCatcher()
     receiver = await startOtlpReceiver()
     tiers = await startTiers({
-      ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), keyPrefix: freshPrefix() },
+      databaseUrl: database.url,
+      redisUrl: inject('redisUrl'),
+      keyPrefix: freshPrefix(),
       folder,
       env: {
         LOG_LEVEL: 'debug',
@@ -172,7 +174,8 @@ describe('the telemetry of a process', () => {
     await ask('/v1/completions', { ...chat, prompt: plant('completion prompt'), echo: true })
     await ask('/v1/edits', { model: 'tiny-chat', input: plant('edit'), instruction: plant('how') })
     await ask('/v1/engines/tiny-chat/search', {
-      ...{ query: plant('search query'), documents: [plant('search document')] },
+      query: plant('search query'),
+      documents: [plant('search document')],
     })
     // Refused in many ways, each of which quotes or could quote what was sent.
     await ask('/v1/chat/completions', { ...chat, messages: plant('messages that are none') })
@@ -210,7 +213,9 @@ describe('the telemetry of a process', () => {
       body: broken,
     })
     await ask('/v1/activities', {
-      ...{ type: 'Create', actor: 'https://example.test/actor', id: randomUUID() },
+      type: 'Create',
+      actor: 'https://example.test/actor',
+      id: randomUUID(),
       object: { type: 'Note', content: plant('activity') },
     })
   })

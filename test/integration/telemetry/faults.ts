@@ -141,8 +141,14 @@ async function runOldJob({ redis, keyPrefix, worker }: WatchedStack): Promise<vo
   await queue.add(
     'completion',
     {
-      ...{ version: 1, jobId, epoch: 1, kind: 'completion', modelId: 'tiny-chat' },
-      ...{ organizationId: 'org', replyTo: `${keyPrefix}:replies:nobody`, isOwnerless: true },
+      version: 1,
+      jobId,
+      epoch: 1,
+      kind: 'completion',
+      modelId: 'tiny-chat',
+      organizationId: 'org',
+      replyTo: `${keyPrefix}:replies:nobody`,
+      isOwnerless: true,
       enqueuedAtMs: Date.now() - 60_000,
       deadlineAtMs: Date.now() + 60_000,
       input: toyRequest('Once upon a time', 4).input,

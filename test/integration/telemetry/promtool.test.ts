@@ -20,7 +20,9 @@ const FOLDER = join(import.meta.dirname, '../../../deploy/monitoring')
 /** What promtool finds; empty when all is well. */
 function findFaults(args: readonly string[], input = ''): string {
   const { status, stdout, stderr } = spawnSync(String(promtool), args, {
-    ...{ cwd: FOLDER, input, encoding: 'utf8' },
+    cwd: FOLDER,
+    input,
+    encoding: 'utf8',
   })
   return status === 0 ? '' : `${stdout}${stderr}`
 }
@@ -51,8 +53,10 @@ describe.skipIf(promtool === undefined)('promtool', () => {
       folder = await mkdtemp(join(tmpdir(), 'millrace-promtool-'))
       database = await createDatabase()
       tiers = await startTiers({
-        ...{ databaseUrl: database.url, redisUrl: inject('redisUrl') },
-        ...{ keyPrefix: freshPrefix(), folder },
+        databaseUrl: database.url,
+        redisUrl: inject('redisUrl'),
+        keyPrefix: freshPrefix(),
+        folder,
         env: { MILLRACE_WORKER_MODELS: 'tiny-embed', MILLRACE_METRICS_COMPAT: 'vllm' },
       })
       worker = await tiers.startWorker()

@@ -33,8 +33,11 @@ async function withTiers(
 ): Promise<void> {
   folder = await mkdtemp(join(tmpdir(), 'millrace-settings-'))
   const tiers = await startTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), keyPrefix: freshPrefix() },
-    ...{ folder, env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, ...env } },
+    databaseUrl: database.url,
+    redisUrl: inject('redisUrl'),
+    keyPrefix: freshPrefix(),
+    folder,
+    env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, ...env },
   })
   try {
     await use(tiers)
@@ -103,7 +106,8 @@ describe('AUTH_TRACING_ENABLED', () => {
     const env = {
       AUTH_TRACING_ENABLED: 'true',
       OTEL_BSP_SCHEDULE_DELAY: '50',
-      ...{ DEBUG: 'true', LOG_LEVEL: 'info' },
+      DEBUG: 'true',
+      LOG_LEVEL: 'info',
     }
     const spans = () => receiver.bodies.filter(({ path }) => path === '/v1/traces')
     await withTiers(env, async ({ url }) => {
@@ -129,7 +133,8 @@ describe('AUTH_TRACING_ENABLED', () => {
       AUTH_METRICS_EXPORTER: 'opentelemetry',
       OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-      ...{ OTEL_BSP_SCHEDULE_DELAY: '50', OTEL_METRIC_EXPORT_INTERVAL: '200' },
+      OTEL_BSP_SCHEDULE_DELAY: '50',
+      OTEL_METRIC_EXPORT_INTERVAL: '200',
     }
     await withTiers(env, async ({ url }) => {
       await (await fetch(`${url}/settings`)).text()

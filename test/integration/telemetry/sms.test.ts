@@ -14,11 +14,17 @@ it('text messages are measured by gateway and outcome, without numbers or codes'
   let reply: PeerReply = { body: { messages: [{ status: '0', 'message-id': 'm1' }] } }
   const gateway = await startHttpPeer(() => reply)
   const tiers = await startTiers({
-    ...{ databaseUrl, redisUrl, keyPrefix, folder },
+    databaseUrl,
+    redisUrl,
+    keyPrefix,
+    folder,
     env: {
-      ...{ AUTH_EXTERNAL_PHONE_ENABLED: 'true', AUTH_SMS_PROVIDER: 'vonage' },
-      ...{ AUTH_SMS_VONAGE_API_KEY: 'key', AUTH_SMS_VONAGE_API_SECRET: 'secret' },
-      ...{ AUTH_SMS_VONAGE_FROM: 'Mill', AUTH_SMS_VONAGE_URL: gateway.url },
+      AUTH_EXTERNAL_PHONE_ENABLED: 'true',
+      AUTH_SMS_PROVIDER: 'vonage',
+      AUTH_SMS_VONAGE_API_KEY: 'key',
+      AUTH_SMS_VONAGE_API_SECRET: 'secret',
+      AUTH_SMS_VONAGE_FROM: 'Mill',
+      AUTH_SMS_VONAGE_URL: gateway.url,
       AUTH_SMS_MAX_FREQUENCY: '0s',
     },
   })

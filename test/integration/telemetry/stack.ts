@@ -40,7 +40,10 @@ export async function startWatchedStack(): Promise<WatchedStack> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-watched-'))
   const keyPrefix = freshPrefix()
   const tiers = await startTiers({
-    ...{ databaseUrl: database.url, redisUrl: redis.url, keyPrefix, folder },
+    databaseUrl: database.url,
+    redisUrl: redis.url,
+    keyPrefix,
+    folder,
     env: {
       MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-whisper',
       MILLRACE_QUEUE_DEPTH_MAX: String(QUEUE_DEPTH_MAX),
@@ -50,8 +53,10 @@ export async function startWatchedStack(): Promise<WatchedStack> {
       AUTH_SMTP_PORT: String(mail.port),
       AUTH_RATE_LIMIT_EMAIL_SENT: '1000',
       AUTH_EXTERNAL_PHONE_ENABLED: 'true',
-      ...{ AUTH_SMS_PROVIDER: 'vonage', AUTH_SMS_VONAGE_FROM: 'Mill' },
-      ...{ AUTH_SMS_VONAGE_API_KEY: 'key', AUTH_SMS_VONAGE_API_SECRET: 'secret' },
+      AUTH_SMS_PROVIDER: 'vonage',
+      AUTH_SMS_VONAGE_FROM: 'Mill',
+      AUTH_SMS_VONAGE_API_KEY: 'key',
+      AUTH_SMS_VONAGE_API_SECRET: 'secret',
     },
   })
   const ask: WatchedStack['ask'] = (path, init = {}) =>
@@ -60,7 +65,13 @@ export async function startWatchedStack(): Promise<WatchedStack> {
       headers: { authorization: `Bearer ${tiers.apiKey}`, ...init.headers },
     })
   const stack: WatchedStack = {
-    ...{ tiers, redis, keyPrefix, databaseUrl: database.url, mail, folder, ask },
+    tiers,
+    redis,
+    keyPrefix,
+    databaseUrl: database.url,
+    mail,
+    folder,
+    ask,
     worker: await tiers.startWorker(),
     isApiScraped: true,
     scrape: () => takeSnapshot(targetsOf(stack)),

@@ -31,7 +31,9 @@ describe('traces', () => {
     folder = await mkdtemp(join(tmpdir(), 'millrace-traces-'))
     receiver = await startOtlpReceiver()
     tiers = await startTiers({
-      ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), keyPrefix: freshPrefix() },
+      databaseUrl: database.url,
+      redisUrl: inject('redisUrl'),
+      keyPrefix: freshPrefix(),
       folder,
       env: {
         AUTH_TRACING_ENABLED: 'true',

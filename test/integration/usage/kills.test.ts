@@ -5,7 +5,10 @@ import { it } from '#test/support/services.ts'
 import { ONE_MODEL, startTiers } from '#test/support/tiers.ts'
 
 const COMPLETION = {
-  ...{ model: 'tiny-chat', prompt: 'Once upon a time', temperature: 0, frequency_penalty: 0.7 },
+  model: 'tiny-chat',
+  prompt: 'Once upon a time',
+  temperature: 0,
+  frequency_penalty: 0.7,
   // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
   logit_bias: { '0': -100, '1': -100, '2': -100 },
 }

@@ -60,7 +60,11 @@ async function newUser(email: string): Promise<typeof user> {
 async function newKey(change: Partial<ApiKeyRequest>): Promise<{ id: string; secret: string }> {
   const keys = openApiKeys(database.db, organizationTables(''))
   const { key, secret } = await keys.create({
-    ...{ organizationId: 'org-own', name: 'x', scopes: null, modelIds: null, expiresAt: null },
+    organizationId: 'org-own',
+    name: 'x',
+    scopes: null,
+    modelIds: null,
+    expiresAt: null,
     ...change,
   })
   return { id: key.id, secret }
@@ -70,10 +74,14 @@ beforeAll(async () => {
   const made = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-credentials-'))
   api = await startApiHere({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     // Thousands of refused calls come from one address.
     env: {
-      ...{ AUTH_MAILER_AUTOCONFIRM: 'true', AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' },
+      AUTH_MAILER_AUTOCONFIRM: 'true',
+      AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true',
       MILLRACE_FAILURES_PER_NETWORK: '100000',
     },
   })

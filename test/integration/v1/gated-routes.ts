@@ -35,7 +35,9 @@ export async function openGated(database: Database, redisUrl: string, keyPrefix:
   closers.push(() => redis.disconnect())
   const runs = { count: 0, left: 0 }
   const gate = createIdempotencyGate({
-    ...{ clock: systemClock, log, deadlineSeconds: 10 },
+    clock: systemClock,
+    log,
+    deadlineSeconds: 10,
     idempotency: openIdempotencyStore(redis, keyPrefix),
   })
   const openOne = async () => {

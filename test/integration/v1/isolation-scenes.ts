@@ -63,7 +63,10 @@ export async function openIsolation() {
   dropDatabase = made.drop
   folder = await mkdtemp(join(tmpdir(), 'millrace-isolation-'))
   api = await startApiHere({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
     env: {
       AUTH_MAILER_AUTOCONFIRM: 'true',
       AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true',
@@ -125,14 +128,16 @@ export async function newScene(organizationId: string): Promise<Scene> {
   const tables = organizationTables('')
   await database.db.insert(tables.organizations).values({ id: organizationId, name: 'x' })
   const { secret } = await openApiKeys(database.db, tables).create({
-    ...{ organizationId, name: 'x', scopes: null, modelIds: null, expiresAt: null },
+    organizationId,
+    name: 'x',
+    scopes: null,
+    modelIds: null,
+    expiresAt: null,
   })
   return { organizationId, secret }
 }
 
-const BATCH_LINE = {
-  ...{ custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } },
-}
+const BATCH_LINE = { custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } }
 
 /** Uploads a file, for batches if nothing else is said. */
 export async function upload(
@@ -171,20 +176,33 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
   chat: async ({ organizationId }) => {
     const id = `chatcmpl-${randomUUID()}`
     const answers = new AnswerStore({
-      ...{ db: database.db, tables: jobTables(''), retentionDays: 1 },
+      db: database.db,
+      tables: jobTables(''),
+      retentionDays: 1,
       cipher: openContentCipher([TIERS_ENCRYPTION_KEY]),
     })
     await answers.add({
-      ...{ id, organizationId, userId: null, object: 'chat.completion', model: 'x' },
-      ...{ previousId: null, conversationId: null, jobId: null, metadata: null },
-      ...{ input: [], answer: { id }, createdAtMs: Date.now() },
+      id,
+      organizationId,
+      userId: null,
+      object: 'chat.completion',
+      model: 'x',
+      previousId: null,
+      conversationId: null,
+      jobId: null,
+      metadata: null,
+      input: [],
+      answer: { id },
+      createdAtMs: Date.now(),
     })
     return id
   },
   responses: async ({ secret }) =>
     (
       await request(secret, 'POST', '/v1/responses', {
-        ...{ model: 'tiny-chat', input: 'x', background: true },
+        model: 'tiny-chat',
+        input: 'x',
+        background: true,
       })
     ).id,
   conversations: async ({ secret }) => (await request(secret, 'POST', '/v1/conversations', {})).id,
@@ -229,10 +247,16 @@ export const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promis
   },
   invitation_id: async ({ organizationId }) => {
     const id = `inv_${randomUUID()}`
-    await database.db.insert(organizationTables('').invitations).values({
-      ...{ id, organizationId, email: `${id}@example.test`, role: 'member' },
-      ...{ invitedBy: 'key:x', expiresAt: new Date(Date.now() + 60_000) },
-    })
+    await database.db
+      .insert(organizationTables('').invitations)
+      .values({
+        id,
+        organizationId,
+        email: `${id}@example.test`,
+        role: 'member',
+        invitedBy: 'key:x',
+        expiresAt: new Date(Date.now() + 60_000),
+      })
     return id
   },
 }

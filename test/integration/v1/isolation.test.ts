@@ -201,28 +201,32 @@ describe('a webhook endpoint', () => {
   })
 })
 
-const tuneWith = (id: string) => ({
-  ...{ model: 'tiny-chat', training_file: id, validation_file: id },
-})
+const tuneWith = (id: string) => ({ model: 'tiny-chat', training_file: id, validation_file: id })
 /** Fields that name a thing: what they name, and the body of a request that does. */
 const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
   'POST /v1/responses previous_response_id': (id) => ({
-    ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
+    model: 'tiny-chat',
+    input: 'x',
+    previous_response_id: id,
   }),
   'POST /v1/responses/compact previous_response_id': (id) => ({
-    ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
+    model: 'tiny-chat',
+    input: 'x',
+    previous_response_id: id,
   }),
   'POST /v1/responses/input_tokens previous_response_id': (id) => ({
-    ...{ model: 'tiny-chat', previous_response_id: id },
+    model: 'tiny-chat',
+    previous_response_id: id,
   }),
   'POST /v1/responses/input_tokens conversation': (id) => ({
-    ...{ model: 'tiny-chat', conversation: id },
+    model: 'tiny-chat',
+    conversation: id,
   }),
-  'POST /v1/responses conversation': (id) => ({
-    ...{ model: 'tiny-chat', input: 'x', conversation: id },
-  }),
+  'POST /v1/responses conversation': (id) => ({ model: 'tiny-chat', input: 'x', conversation: id }),
   'POST /v1/batches input_file_id': (id) => ({
-    ...{ input_file_id: id, endpoint: '/v1/embeddings', completion_window: '24h' },
+    input_file_id: id,
+    endpoint: '/v1/embeddings',
+    completion_window: '24h',
   }),
   'POST /v1/fine_tuning/jobs training_file': tuneWith,
   'POST /v1/fine_tuning/jobs validation_file': tuneWith,

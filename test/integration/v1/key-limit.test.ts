@@ -20,7 +20,8 @@ describe('the API keys of an organization', () => {
     const create = () =>
       keys.create({ organizationId, name: 'x', scopes: null, modelIds: null, expiresAt: null })
     await expect(create()).rejects.toMatchObject({
-      ...{ status: 400, code: 'too_many_api_keys' },
+      status: 400,
+      code: 'too_many_api_keys',
       message: 'An organization has at most 10000 API keys.',
     })
     await keys.revoke(organizationId, 'key_1')

@@ -78,7 +78,10 @@ beforeAll(async () => {
   const made = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-rights-'))
   tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
   })
   database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
   close = [
@@ -107,7 +110,11 @@ async function newKey(rights: Partial<ApiKeyRequest>): Promise<string> {
     .values({ id: 'org-rights', name: 'x' })
     .onConflictDoNothing()
   const { secret } = await openApiKeys(database.db, tables).create({
-    ...{ organizationId: 'org-rights', name: 'x', scopes: null, modelIds: null, expiresAt: null },
+    organizationId: 'org-rights',
+    name: 'x',
+    scopes: null,
+    modelIds: null,
+    expiresAt: null,
     ...rights,
   })
   return secret

@@ -11,8 +11,11 @@ import { ONE_MODEL } from '#test/support/tiers.ts'
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
 // No seed: a second run gives another text.
 const COMPLETION = {
-  ...{ model: 'tiny-chat', prompt: 'Once upon a time', max_tokens: 500 },
-  ...{ temperature: 1, logit_bias: ENDLESS },
+  model: 'tiny-chat',
+  prompt: 'Once upon a time',
+  max_tokens: 500,
+  temperature: 1,
+  logit_bias: ENDLESS,
 }
 const TIMEOUT = { timeout: 240_000 }
 const POLL = { timeout: 60_000, interval: 20 }

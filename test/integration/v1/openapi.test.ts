@@ -19,7 +19,10 @@ beforeAll(async () => {
   dropDatabase = made.drop
   folder = await mkdtemp(join(tmpdir(), 'millrace-openapi-'))
   api = await startApiHere({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    databaseUrl: made.url,
+    redisUrl: inject('redisUrl'),
+    folder,
+    keyPrefix: freshPrefix(),
   })
 }, 90_000)
 

@@ -135,7 +135,10 @@ describe.each(GENERATORS)('the load scenarios by %s', (name, command, args) => {
 
 describe('the arrivals', () => {
   const scenario = {
-    ...{ executor: 'ramping-arrival-rate', exec: 'x', timeUnit: '1m', maxVUs: 1 },
+    executor: 'ramping-arrival-rate',
+    exec: 'x',
+    timeUnit: '1m',
+    maxVUs: 1,
     startRate: 60,
     stages: [
       { target: 60, duration: '10s' },

@@ -52,7 +52,8 @@ it.each([
   await chmod(npm, 0o755)
   const path = [folder, dirname(process.execPath), process.env.PATH].join(delimiter)
   const ran = spawnSync(process.execPath, [join(ROOT, '.ci/audit')], {
-    ...{ encoding: 'utf8', env: { ...process.env, PATH: path } },
+    encoding: 'utf8',
+    env: { ...process.env, PATH: path },
   })
   expect(ran.status).toBe(status)
   for (const text of says) expect(ran.stdout).toContain(text)
@@ -61,7 +62,8 @@ it.each([
 
 it('an audit without npm is reported and fails nothing', () => {
   const ran = spawnSync(process.execPath, [join(ROOT, '.ci/audit')], {
-    ...{ encoding: 'utf8', env: { ...process.env, PATH: folder } },
+    encoding: 'utf8',
+    env: { ...process.env, PATH: folder },
   })
   expect([ran.status, ran.stdout]).toEqual([
     0,

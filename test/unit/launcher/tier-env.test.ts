@@ -5,10 +5,15 @@ import { loadConfig } from '#shared/config/config.ts'
 
 const secret = 'f'.repeat(64)
 const PARTS = {
-  ...{ dataDir: '/tmp/x', redisUrl: 'redis://redis', databaseUrl: 'postgres://db/x' },
+  dataDir: '/tmp/x',
+  redisUrl: 'redis://redis',
+  databaseUrl: 'postgres://db/x',
   mailbox: { smtpPort: 2525, smtpUser: 'user', smtpPassword: secret },
   secrets: {
-    ...{ jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+    jwtSecret: secret,
+    apiKey: secret,
+    urlSigningSecret: secret,
+    adminToken: secret,
     encryptionKey: secret,
   },
   ports: { api: 5000, apiMetrics: 9100, workerMetrics: 9101 },
@@ -56,13 +61,15 @@ it('takes the default port of metrics as the port of the API: metrics move', () 
 
 it.each([
   [{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9300' }, true],
-  [{ ...{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9300' }, AUTH_API_HOST: '::' }, true],
+  [{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9300', AUTH_API_HOST: '::' }, true],
   [{ PORT: '9300', OTEL_EXPORTER_PROMETHEUS_PORT: '9301' }, false],
   [{ PORT: '0', OTEL_EXPORTER_PROMETHEUS_PORT: '0' }, false],
   [
     {
-      ...{ PORT: '9300', AUTH_API_HOST: '127.0.0.2' },
-      ...{ OTEL_EXPORTER_PROMETHEUS_PORT: '9300', OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.3' },
+      PORT: '9300',
+      AUTH_API_HOST: '127.0.0.2',
+      OTEL_EXPORTER_PROMETHEUS_PORT: '9300',
+      OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.3',
     },
     false,
   ],

@@ -37,7 +37,10 @@ describe('the catalogue', () => {
     const capabilities = ['chat', 'fine-tune']
     const catalogue = parseCatalogue({ models: [{ ...MODEL, capabilities, adapters }] })
     expect(catalogue.find('arr')).toMatchObject({
-      ...{ id: 'pirate', kind: 'completion', source: MODEL.source, capabilities: ['chat'] },
+      id: 'pirate',
+      kind: 'completion',
+      source: MODEL.source,
+      capabilities: ['chat'],
       adapter: { baseId: 'tiny-chat', source: 'hub:a/pirate' },
     })
     expect(catalogue.models.map(({ id }) => id)).toEqual(['tiny-chat', 'pirate'])

@@ -19,7 +19,9 @@ const SNAPSHOTS = [
     // It fell: the process began anew.
     'c|a=2,b=x': 4,
     'c|a=3,b=y': 9,
-    ...{ 'h|le=1': 50, 'h|le=2': 100, 'h|le=+Inf': 100 },
+    'h|le=1': 50,
+    'h|le=2': 100,
+    'h|le=+Inf': 100,
     g: 8,
   }),
 ]

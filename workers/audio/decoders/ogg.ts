@@ -38,7 +38,9 @@ export function* readOggPackets(bytes: Uint8Array): Generator<OggPacket> {
       for (const [index, packet] of list.entries()) {
         const isLast = index === list.length - 1 && granule !== NO_GRANULE
         yield {
-          ...{ serial, bytes: packet, isFirst: index === 0 && (flags & 2) !== 0 },
+          serial,
+          bytes: packet,
+          isFirst: index === 0 && (flags & 2) !== 0,
           granule: isLast ? Number(granule) : undefined,
         }
       }

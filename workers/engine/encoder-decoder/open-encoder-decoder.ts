@@ -64,7 +64,8 @@ function assemble(options: EncoderDecoderOptions, loaded: Loaded): TextEngine {
   // Scales of activations over a whole tensor: rows of a run would change each other's numbers.
   const isRowCoupled = marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
   const engine = new Engine(runner, {
-    ...{ slots, waitingMax },
+    slots,
+    waitingMax,
     // To the scheduler a text is its source and its answer, each as long as the model has
     // positions.
     contextLength: 2 * contextLength,

@@ -51,9 +51,13 @@ function findLayer(view: GraphView, pastKey: string): AttentionLayer | undefined
   if (scores === undefined || weighted === undefined) return undefined
   if (findProduct(view, scores.node.outputs[0] as string)?.node !== weighted.node) return undefined
   const found = {
-    ...{ pastKey, pastValue, presentKey: keys.present, presentValue: values.present },
+    pastKey,
+    pastValue,
+    presentKey: keys.present,
+    presentValue: values.present,
     query: unscaled(view, scores.other),
-    ...{ key: keys.added, value: values.added },
+    key: keys.added,
+    value: values.added,
     output: weighted.node.outputs[0] as string,
   }
   return { ...found, rotary: findRotary(view, found) }

@@ -331,7 +331,7 @@ function attentionModel(
     }),
   ]
   const attention = attentionNodes(
-    { ...names, ...{ pastKey, pastValue, output, tables: tableNames }, ...PRESENTS },
+    { ...names, pastKey, pastValue, output, tables: tableNames, ...PRESENTS },
     settings,
     { untransposed: () => undefined, isTransposed: false },
   )
@@ -379,7 +379,9 @@ function randomValues(shape: HeadShape, past: number, length: number): Values {
   const cached = (size: number): Float32Array => draw(numCacheHeads * size * headDim)
   return {
     query: draw(numHeads * length * headDim),
-    ...{ key: cached(length), value: cached(length) },
-    ...{ pastKey: cached(past), pastValue: cached(past) },
+    key: cached(length),
+    value: cached(length),
+    pastKey: cached(past),
+    pastValue: cached(past),
   }
 }

@@ -103,7 +103,11 @@ function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
   const isBounded = numHeads * headDim <= WIDTH_MAX
   return isUniform && isBounded && numHeads % numCacheHeads === 0
     ? {
-        ...{ numHeads, numCacheHeads, headDim, type, pasts: pasts.map(({ name }) => name) },
+        numHeads,
+        numCacheHeads,
+        headDim,
+        type,
+        pasts: pasts.map(({ name }) => name),
         ...tokenShape(inputs),
       }
     : undefined
@@ -170,9 +174,14 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
     const wanted = transposeOf(view, output)
     const source = rotation && rotary ? rotary : layer
     const tensors = {
-      ...{ query: source.query, key: source.key, value, output: wanted ?? output },
-      ...{ pastKey: layer.pastKey, pastValue: layer.pastValue },
-      ...{ presentKey: layer.presentKey, presentValue: layer.presentValue },
+      query: source.query,
+      key: source.key,
+      value,
+      output: wanted ?? output,
+      pastKey: layer.pastKey,
+      pastValue: layer.pastValue,
+      presentKey: layer.presentKey,
+      presentValue: layer.presentValue,
       tables: rotation && tables.get(rotation),
     }
     const untransposed = (tensor: string): string | undefined => sourceOfTranspose(view, tensor)

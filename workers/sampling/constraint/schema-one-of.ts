@@ -58,8 +58,10 @@ class BranchIndex {
     const [kind, values] = this.#keyOf(branch)
     const key = `${kind} ${branch.typesKey}`
     const group: BranchGroup = this.#groups.get(key) ?? {
-      ...{ kind, sample: branch },
-      ...{ members: [], byValue: new Map() },
+      kind,
+      sample: branch,
+      members: [],
+      byValue: new Map(),
     }
     this.#groups.set(key, group)
     group.members.push(at)

@@ -31,7 +31,9 @@ export function createTwitter(options: {
   const origin = config.url.replace(/\/+$/, '') || 'https://api.twitter.com'
   const sign = (method: 'GET' | 'POST', url: string, signed: Signed) =>
     signOauth1({
-      ...{ method, url, ...signed },
+      method,
+      url,
+      ...signed,
       consumerKey: config.clientIds[0] ?? '',
       consumerSecret: config.secret,
       nonce: randomBytes(16).toString('hex'),

@@ -37,7 +37,9 @@ export async function startHookReceiver(): Promise<HookReceiver> {
     return answers.get(hook)?.(call) ?? { body: {} }
   })
   return {
-    ...{ url: peer.url, calls, answers },
+    url: peer.url,
+    calls,
+    answers,
     payloads: (hook) => calls.flatMap((call) => (call.hook === hook ? [call.payload] : [])),
     settings: (...hooks) =>
       Object.fromEntries(

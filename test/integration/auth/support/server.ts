@@ -138,7 +138,9 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     tables: authTables(tablePrefix),
     redis,
     redisKeyPrefix: `test:${randomUUID()}:`,
-    ...{ config, clock, log },
+    config,
+    clock,
+    log,
     mailer: smtp ?? options.mailer ?? { send: async (mail) => void mails.push(mail) },
     sms: options.sms ?? collectingSms(config, messages),
     captcha: options.captcha ?? { verify: async () => undefined },
@@ -152,7 +154,15 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   await app.register(authPlugin(services), { prefix: '/auth/v1' })
   await app.ready()
   return {
-    ...{ app, services, database, databaseUrl, redis, clock, mails, messages, events },
+    app,
+    services,
+    database,
+    databaseUrl,
+    redis,
+    clock,
+    mails,
+    messages,
+    events,
     lastMail(to) {
       const mail = mails.findLast((sent) => sent.to === to)
       if (mail === undefined) throw new Error(`no mail was sent to ${to}`)

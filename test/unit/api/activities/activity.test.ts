@@ -141,7 +141,8 @@ describe('an activity', () => {
   it('may have any object of the vocabulary that has a type', () => {
     const object = { type: 'Note', content: 'Hello' }
     expect(parse({ type: 'Create', object }).activities[0]).toMatchObject({
-      ...{ objectId: undefined, content: { object } },
+      objectId: undefined,
+      content: { object },
     })
     for (const [wrong, param] of [
       [{ content: 'Hello' }, 'object'],

@@ -7,25 +7,48 @@ import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 const NOW = Date.UTC(2026, 0, 1)
 const QUEUE: QueueOverview = {
   kind: 'completion',
-  ...{ modelId: 'toy', waiting: 0, running: 0, oldestWaitMs: undefined, failedLastHour: 0 },
-  ...{ jobsPerSecond: 0, tokensPerSecond: 0, slotsUsed: 0, slots: 16 },
-  ...{ workersReady: 1, workers: 1 },
+  modelId: 'toy',
+  waiting: 0,
+  running: 0,
+  oldestWaitMs: undefined,
+  failedLastHour: 0,
+  jobsPerSecond: 0,
+  tokensPerSecond: 0,
+  slotsUsed: 0,
+  slots: 16,
+  workersReady: 1,
+  workers: 1,
 }
 const WORKER: WorkerHeartbeat = {
-  ...{ workerId: 'w', version: '1.2.3', nodeVersion: 'v24', pid: 7, hostname: 'host' },
-  ...{ startedAtMs: NOW - 7_200_000, isDraining: false },
+  workerId: 'w',
+  version: '1.2.3',
+  nodeVersion: 'v24',
+  pid: 7,
+  hostname: 'host',
+  startedAtMs: NOW - 7_200_000,
+  isDraining: false,
   queues: [
     {
       kind: 'completion',
-      ...{ modelId: 'toy', isReady: true, slots: 16, active: 4, waiting: 2 },
-      ...{ jobsPerSecond: 1, tokensPerSecond: 123.45, cacheUse: 0.25 },
+      modelId: 'toy',
+      isReady: true,
+      slots: 16,
+      active: 4,
+      waiting: 2,
+      jobsPerSecond: 1,
+      tokensPerSecond: 123.45,
+      cacheUse: 0.25,
     },
   ],
 }
 
 function view(changes: Partial<Overview>): View {
   return viewOf({
-    ...{ version: '1', atMs: NOW, slowAfterMs: 5000, queues: [QUEUE], workers: [WORKER] },
+    version: '1',
+    atMs: NOW,
+    slowAfterMs: 5000,
+    queues: [QUEUE],
+    workers: [WORKER],
     dependencies: [],
     incidents: { errors: [], failed: [], slow: [] },
     outbox: { waiting: 0, failing: 0 },
@@ -73,7 +96,10 @@ describe('the administration page', () => {
     const outbox = { waiting: 3, failing: 2, lastError: 'ECONNECTION' }
     const label = 'Mails and texts waiting'
     expect(tile(view({ outbox }), label)).toEqual({
-      ...{ label, value: '3', note: '2 failed: ECONNECTION', tone: 'bad' },
+      label,
+      value: '3',
+      note: '2 failed: ECONNECTION',
+      tone: 'bad',
     })
     expect(tile(view({}), label)?.note).toBe('no delivery has failed')
     expect(tile(view({ outbox: undefined }), label)?.note).toBe('the database is unavailable')
@@ -98,7 +124,9 @@ describe('the administration page', () => {
     ] as const
     const shown = view({ incidents: { errors, failed: [], slow: [] } })
     expect(tile(shown, 'Errors in the last hour')).toMatchObject({
-      ...{ value: '11', note: '2 of them ours', tone: 'bad' },
+      value: '11',
+      note: '2 of them ours',
+      tone: 'bad',
     })
     expect(rows(shown, 'errors')).toEqual([
       ['not found', '–', '9'],
@@ -108,8 +136,15 @@ describe('the administration page', () => {
 
   it('lists a slow request with where its time went', () => {
     const slow = {
-      ...{ atMs: NOW - 30_000, requestId: 'req-1', method: 'POST', route: '/v1/completions' },
-      ...{ status: 200, durationMs: 9000, modelId: 'toy', queueMs: 4000, firstTokenMs: 4500 },
+      atMs: NOW - 30_000,
+      requestId: 'req-1',
+      method: 'POST',
+      route: '/v1/completions',
+      status: 200,
+      durationMs: 9000,
+      modelId: 'toy',
+      queueMs: 4000,
+      firstTokenMs: 4500,
       completionTokens: 300,
     }
     expect(rows(view({ incidents: { errors: [], failed: [], slow: [slow] } }), 'slow')).toEqual([

@@ -94,8 +94,13 @@ describe('a training file', () => {
   const prepare = async (lines: Iterable<string>, examplesMax = 1000) => {
     await store.put('files/x', Readable.from(lines))
     return prepareExamples({
-      ...{ store, readExample, examplesMax, objectKey: 'files/x', preparedKey: 'fine-tuning/x' },
-      ...{ param: 'training_file', signal: new AbortController().signal },
+      store,
+      readExample,
+      examplesMax,
+      objectKey: 'files/x',
+      preparedKey: 'fine-tuning/x',
+      param: 'training_file',
+      signal: new AbortController().signal,
     })
   }
   const faultsOf = async (lines: Iterable<string>, examplesMax?: number) => {

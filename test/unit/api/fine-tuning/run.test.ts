@@ -14,7 +14,9 @@ async function runQueued(leaveSlot: () => void = () => {}) {
   const request = {
     context: {
       stored: {
-        ...{ id: 'ftjob-1-1', createdAtMs: 0, signal: new AbortController().signal },
+        id: 'ftjob-1-1',
+        createdAtMs: 0,
+        signal: new AbortController().signal,
         leaveSlot() {
           steps.push('leaveSlot')
           leaveSlot()
@@ -33,11 +35,18 @@ async function runQueued(leaveSlot: () => void = () => {}) {
         return (async function* () {})()
       },
     },
-    ...{ clock: systemClock, limits: { epochsMax: 1, hoursMax: 1 } },
+    clock: systemClock,
+    limits: { epochsMax: 1, hoursMax: 1 },
   }
   const job = {
-    ...{ id: 'ftjob-1', run: 1, organizationId: 'org-one', model: 'tiny-chat', status: 'queued' },
-    ...{ suffix: '', seed: 1, validationObjectKey: null },
+    id: 'ftjob-1',
+    run: 1,
+    organizationId: 'org-one',
+    model: 'tiny-chat',
+    status: 'queued',
+    suffix: '',
+    seed: 1,
+    validationObjectKey: null,
     hyperparameters: { nEpochs: 'auto', batchSize: 'auto', learningRateMultiplier: 'auto' },
   }
   const http = { request, reply: { raw: new EventEmitter() } } as unknown as Http

@@ -85,12 +85,10 @@ describe('a body that comes byte by byte', () => {
     await app.register(multipart)
     app.post('/', async (request) => {
       const { files } = await readForm(request, {
-        ...{
-          fields: [],
-          files: ['file'],
-          bytesMax: 2 * BYTES,
-          tooLarge: () => failure.tooLarge('It is too large.'),
-        },
+        fields: [],
+        files: ['file'],
+        bytesMax: 2 * BYTES,
+        tooLarge: () => failure.tooLarge('It is too large.'),
         receive: async ({ stream }) => {
           const pieces: Buffer[] = await Array.fromAsync(stream)
           return [pieces.length, Buffer.concat(pieces).length]

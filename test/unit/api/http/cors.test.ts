@@ -13,17 +13,22 @@ afterEach(async () => {
 /** The request headers that a browser is allowed, of those that it asks for. */
 async function openPreflight(corsAllowedHeaders: readonly string[]) {
   const app = await buildApp({
-    ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
-    ...{ log: createLogger({ level: 'silent' }), corsAllowedHeaders },
+    server: serverConfig(),
+    version: 'test',
+    publicUrl: 'http://localhost',
+    log: createLogger({ level: 'silent' }),
+    corsAllowedHeaders,
     health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [],
   })
   apps.push(app)
   return async (url: string, asked: readonly string[]) => {
     const answer = await app.inject({
-      ...{ method: 'OPTIONS', url },
+      method: 'OPTIONS',
+      url,
       headers: {
-        ...{ origin: 'https://site.test', 'access-control-request-method': 'POST' },
+        origin: 'https://site.test',
+        'access-control-request-method': 'POST',
         'access-control-request-headers': asked.join(', '),
       },
     })

@@ -42,8 +42,10 @@ it('is what a trusted proxy states, unless that is no plain path', async () => {
     pathSeenBy({
       publicUrl: 'https://example.test/configured',
       headers: {
-        ...{ host: 'example.test', 'x-forwarded-proto': 'https' },
-        ...{ 'x-forwarded-for': '203.0.113.9', 'x-forwarded-prefix': prefix },
+        host: 'example.test',
+        'x-forwarded-proto': 'https',
+        'x-forwarded-for': '203.0.113.9',
+        'x-forwarded-prefix': prefix,
       },
       from,
     })

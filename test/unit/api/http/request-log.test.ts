@@ -13,7 +13,11 @@ describe('the log of requests', () => {
     lines = []
     const note = (fields: object, message: string) => void lines.push({ ...fields, message })
     const log: Logger = {
-      ...{ fatal: note, error: note, warn: note, info: note, debug: note },
+      fatal: note,
+      error: note,
+      warn: note,
+      info: note,
+      debug: note,
       child: () => log,
     }
     app = fastify({ genReqId: requestIdFrom('x-own-id') })

@@ -17,12 +17,18 @@ const PART = '--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r
 let isClosed = false
 let port = 0
 const app = await buildApp({
-  ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
+  server: serverConfig(),
+  version: 'test',
+  publicUrl: 'http://localhost',
   log: createLogger({ level: 'silent' }),
   health: { dependencies: { states: async () => [] }, isDraining: () => false },
   peerLimits: {
-    ...{ headersMs: 300, requestMs: 600, checkMs: 50 },
-    ...{ stallMs: 60_000, readWindowMs: 300, readBytesMin: 65_536 },
+    headersMs: 300,
+    requestMs: 600,
+    checkMs: 50,
+    stallMs: 60_000,
+    readWindowMs: 300,
+    readBytesMin: 65_536,
   },
   surfaces: [
     {

@@ -23,7 +23,9 @@ it.each([
 ])('forwarded headers are %s', async (_title, proxies, seen) => {
   const server = readServerConfig(new EnvReader({ MILLRACE_TRUSTED_PROXIES: proxies }))
   const app = await buildApp({
-    ...{ server, version: 'test', publicUrl: 'http://localhost' },
+    server,
+    version: 'test',
+    publicUrl: 'http://localhost',
     log: createLogger({ level: 'silent' }),
     health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [

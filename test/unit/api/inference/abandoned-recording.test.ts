@@ -79,7 +79,11 @@ function keepingErrors(): { log: Logger; messages: string[] } {
     messages.push(message)
   }
   const log: Logger = {
-    ...{ fatal: keep, error: keep, warn: drop, info: drop, debug: drop },
+    fatal: keep,
+    error: keep,
+    warn: drop,
+    info: drop,
+    debug: drop,
     child: () => log,
   }
   return { log, messages }

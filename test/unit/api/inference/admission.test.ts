@@ -5,12 +5,24 @@ import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 
 const QUEUE: ServedQueue = {
-  ...{ kind: 'completion', modelId: 'toy', isReady: true, slots: 4, active: 0, waiting: 0 },
-  ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 },
+  kind: 'completion',
+  modelId: 'toy',
+  isReady: true,
+  slots: 4,
+  active: 0,
+  waiting: 0,
+  jobsPerSecond: 0,
+  tokensPerSecond: 0,
+  cacheUse: 0,
 }
 
 const heartbeatOf = (changes: Partial<ServedQueue>, isDraining = false): WorkerHeartbeat => ({
-  ...{ workerId: 'w', version: '0', nodeVersion: '', pid: 1, hostname: '', startedAtMs: 0 },
+  workerId: 'w',
+  version: '0',
+  nodeVersion: '',
+  pid: 1,
+  hostname: '',
+  startedAtMs: 0,
   isDraining,
   queues: [{ ...QUEUE, ...changes }],
 })

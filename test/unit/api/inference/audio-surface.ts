@@ -38,7 +38,9 @@ export async function openAudioSurface(
   const store = openDirectoryStore(folder)
   const surface = await openSurface(transcribe?.(store), { store })
   return {
-    ...{ surface, store, folder },
+    surface,
+    store,
+    folder,
     post: (parts, url = 'transcriptions') => postForm(surface.app, `/v1/audio/${url}`, parts),
     leftovers: () => Array.fromAsync(store.list('temporary/'), (entry) => entry.key),
     async close() {

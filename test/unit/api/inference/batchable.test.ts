@@ -70,7 +70,9 @@ function open(
       body,
       organizationId: 'org-a',
       modelIds,
-      ...{ requestId: 'batch_1:7', apiKeyId: 'key_1', userId: undefined },
+      requestId: 'batch_1:7',
+      apiKeyId: 'key_1',
+      userId: undefined,
       signal: new AbortController().signal,
     })
     return typeof answer === 'string' ? JSON.parse(answer) : answer
@@ -110,7 +112,9 @@ describe('a request of a batch', () => {
     const { run } = open()
     const body = { model: 'tiny-chat', max_tokens: 5, messages: MESSAGES }
     expect(await run('/v1/messages', body)).toMatchObject({
-      ...{ type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Hello' }] },
+      type: 'message',
+      role: 'assistant',
+      content: [{ type: 'text', text: 'Hello' }],
     })
   })
 

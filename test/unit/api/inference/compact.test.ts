@@ -36,11 +36,14 @@ const messages = () => {
 describe('POST /v1/responses/compact', () => {
   it('asks the model for a summary, and answers messages of users and a compaction', async () => {
     const compacted = await client.responses.compact({
-      ...{ model: 'tiny-chat', input: CONVERSATION, instructions: 'You know boats.' },
+      model: 'tiny-chat',
+      input: CONVERSATION,
+      instructions: 'You know boats.',
       service_tier: 'flex',
     })
     expect(compacted).toMatchObject({
-      ...{ id: expect.stringMatching(/^resp_[0-9a-f]{48}$/), object: 'response.compaction' },
+      id: expect.stringMatching(/^resp_[0-9a-f]{48}$/),
+      object: 'response.compaction',
       output: [
         { type: 'message', role: 'user', status: 'completed' },
         { type: 'message', role: 'user', content: [{ text: 'Paint it green.' }] },

@@ -5,7 +5,9 @@ import type { WorkerInfo } from '#api/inference/services.ts'
 import { openSurface } from './surface.ts'
 
 const served = (kind: 'completion' | 'embedding', modelId: string, contextLength?: number) => ({
-  ...{ kind, modelId, isReady: true },
+  kind,
+  modelId,
+  isReady: true,
   ...(contextLength !== undefined && { contextLength }),
 })
 // The second is of a version that does not say.

@@ -54,7 +54,9 @@ const PIECES = `Sure.\n${CALL}\n${ADD_CALL}\n${CALL}`.match(/.{1,3}/gsu) ?? []
 const SHELL = { name: 'shell', description: 'Runs a command.' }
 const REGEX = { syntax: 'regex', definition: '^[a-z]+ -l$' } as const
 const PARAMETERS = {
-  ...{ type: 'object', properties: { input: { type: 'string' } }, required: ['input'] },
+  type: 'object',
+  properties: { input: { type: 'string' } },
+  required: ['input'],
   additionalProperties: false,
 }
 
@@ -98,13 +100,16 @@ describe('custom tools of a chat', () => {
   it('stream their input in pieces, after a name with an empty one', async () => {
     const deltas = []
     for await (const { choices } of await client.chat.completions.create({
-      ...{ ...asked, stream: true },
+      ...asked,
+      stream: true,
     })) {
       for (const call of choices[0]?.delta.tool_calls ?? []) if (call.index === 0) deltas.push(call)
     }
     const [first, ...rest] = deltas
     expect(first).toEqual({
-      ...{ index: 0, id: expect.stringMatching(/^call_/), type: 'custom' },
+      index: 0,
+      id: expect.stringMatching(/^call_/),
+      type: 'custom',
       custom: { name: 'shell', input: '' },
     })
     expect(rest.length).toBeGreaterThan(3)
@@ -114,12 +119,14 @@ describe('custom tools of a chat', () => {
 
   it('are functions with one text to the model, and so are their calls', async () => {
     await client.chat.completions.create({
-      ...{ model: MODEL, tool_choice: { type: 'custom', custom: { name: 'grep' } } },
+      model: MODEL,
+      tool_choice: { type: 'custom', custom: { name: 'grep' } },
       parallel_tool_calls: false,
       messages: [
         ...messages,
         {
-          ...{ role: 'assistant', content: null },
+          role: 'assistant',
+          content: null,
           tool_calls: [{ id: 'c1', ...custom } as OpenAI.ChatCompletionMessageToolCall],
         },
         { role: 'tool', tool_call_id: 'c1', content: 'done' },
@@ -138,7 +145,8 @@ describe('custom tools of a chat', () => {
         { ...SHELL, parameters: PARAMETERS },
         { name: 'add', isStrict: true },
         {
-          ...{ name: 'grep', isStrict: true },
+          name: 'grep',
+          isStrict: true,
           parameters: { properties: { input: { pattern: '^(?:[a-z]+ -l)$' } } },
           schemaPath: 'tools[2].custom.format.grammar.definition',
         },
@@ -160,9 +168,7 @@ describe('custom tools of a chat', () => {
       ...asked,
       tool_choice: {
         type: 'allowed_tools',
-        allowed_tools: {
-          ...{ mode: 'required', tools: [{ type: 'custom', custom: { name: 'shell' } }] },
-        },
+        allowed_tools: { mode: 'required', tools: [{ type: 'custom', custom: { name: 'shell' } }] },
       },
     })
     expect(chatPrompt()).toMatchObject({ toolChoice: 'required', tools: [{ name: 'shell' }] })
@@ -177,8 +183,12 @@ describe('custom tools of a response', () => {
   ]
   const asked = { model: MODEL, input: 'Hi', tools }
   const custom = {
-    ...{ type: 'custom_tool_call', id: expect.stringMatching(/^ctc_/), status: 'completed' },
-    ...{ call_id: expect.stringMatching(/^call_/), name: 'shell', input: INPUT },
+    type: 'custom_tool_call',
+    id: expect.stringMatching(/^ctc_/),
+    status: 'completed',
+    call_id: expect.stringMatching(/^call_/),
+    name: 'shell',
+    input: INPUT,
   }
   const output = [{ type: 'message' }, custom, { type: 'function_call', name: 'add' }, custom]
 
@@ -228,12 +238,16 @@ describe('custom tools of a response', () => {
     })
     const input = [...(first.output as OpenAI.Responses.ResponseInputItem[]), ...outputs]
     await client.responses.create({
-      ...{ ...asked, input, tool_choice: { type: 'custom', name: 'grep' } },
+      ...asked,
+      input,
+      tool_choice: { type: 'custom', name: 'grep' },
     })
     const { messages, toolChoice, tools: offered } = chatPrompt()
     expect(toolChoice).toEqual({ name: 'grep' })
     expect(offered?.[2]).toMatchObject({
-      ...{ name: 'grep', isStrict: true, schemaPath: 'tools[2].format.definition' },
+      name: 'grep',
+      isStrict: true,
+      schemaPath: 'tools[2].format.definition',
       parameters: { properties: { input: { pattern: '^(?:[a-z]+ -l)$' } } },
     })
     const call = { name: 'shell', arguments: JSON.stringify({ input: INPUT }) }
@@ -246,7 +260,8 @@ describe('custom tools of a response', () => {
   it('are among the allowed tools', async () => {
     const allowed = [{ type: 'custom', name: 'shell' }]
     await client.responses.create({
-      ...{ ...asked, tool_choice: { type: 'allowed_tools', mode: 'auto', tools: allowed } },
+      ...asked,
+      tool_choice: { type: 'allowed_tools', mode: 'auto', tools: allowed },
     })
     expect(chatPrompt()).toMatchObject({ toolChoice: 'auto', tools: [{ name: 'shell' }] })
   })
@@ -256,10 +271,13 @@ describe('the grammar of a custom tool', () => {
   it('is a keyword of its input', async () => {
     const format = { type: 'grammar', syntax: 'lark', definition: 'start: "a"' } as const
     await client.responses.create({
-      ...{ model: MODEL, input: 'Hi', tools: [{ type: 'custom', name: 'x', format }] },
+      model: MODEL,
+      input: 'Hi',
+      tools: [{ type: 'custom', name: 'x', format }],
     })
     expect(chatPrompt().tools?.[0]).toMatchObject({
-      ...{ isStrict: true, schemaPath: 'tools[0].format.definition' },
+      isStrict: true,
+      schemaPath: 'tools[0].format.definition',
       parameters: { properties: { input: { type: 'string', 'x-lark': 'start: "a"' } } },
     })
   })
@@ -275,7 +293,9 @@ describe('the regular expression of a custom tool', () => {
   ])('matches the whole input: %s', async (definition, pattern) => {
     const format = { type: 'grammar', syntax: 'regex', definition } as const
     await client.responses.create({
-      ...{ model: MODEL, input: 'Hi', tools: [{ type: 'custom', name: 'x', format }] },
+      model: MODEL,
+      input: 'Hi',
+      tools: [{ type: 'custom', name: 'x', format }],
     })
     expect(chatPrompt().tools?.[0]?.parameters).toMatchObject({
       properties: { input: { pattern } },

@@ -27,7 +27,10 @@ describe.each(['/embed_sparse', '/v1/embed_sparse'])('POST %s', (url) => {
     const response = await surface.post(url, { ...request, prompt_name: 'document' })
     expect([response.statusCode, response.json()]).toEqual([200, [PRESENTED, []]])
     expect(surface.submitter.input).toEqual({
-      ...{ task: 'sparse', items: ['a', 'b'], role: 'passage', tokensMax: 'context' },
+      task: 'sparse',
+      items: ['a', 'b'],
+      role: 'passage',
+      tokensMax: 'context',
     })
   })
 

@@ -13,8 +13,12 @@ const ENDING_ROWS: readonly Row[] = [
   ['a stop string that stays', { include_stop_str_in_output: true }, { keepsStopString: true }],
 ]
 const UNSET_ENDINGS = {
-  ...{ ignore_eos: false, min_tokens: 0, stop_token_ids: [], include_stop_str_in_output: null },
-  ...{ skip_special_tokens: true, spaces_between_special_tokens: true },
+  ignore_eos: false,
+  min_tokens: 0,
+  stop_token_ids: [],
+  include_stop_str_in_output: null,
+  skip_special_tokens: true,
+  spaces_between_special_tokens: true,
 }
 
 const TEMPLATE_ROWS: readonly Row[] = [

@@ -84,7 +84,8 @@ it.each<[string, object, string]>([
     '/v1/chat/completions',
     {
       ...CHAT,
-      ...{ enable_thinking: false, thinking_token_budget: 5 },
+      enable_thinking: false,
+      thinking_token_budget: 5,
       chat_template_kwargs: { mood: 'x' },
     },
     'thinking_token_budget, enable_thinking, chat_template_kwargs.mood',

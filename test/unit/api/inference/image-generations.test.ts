@@ -53,12 +53,17 @@ describe('POST /v1/images/generations', () => {
   it('answers public addresses to a background job, whose client asks elsewhere', async () => {
     const storedRequests = new StoredRequests()
     const below = await openSurface(images.draw, {
-      ...{ store: images.store, publicUrl: 'https://example.test/millrace/', storedRequests },
+      store: images.store,
+      publicUrl: 'https://example.test/millrace/',
+      storedRequests,
     })
     const token = storedRequests.add({
-      ...{ id: 'job_1', createdAtMs: 0, signal: new AbortController().signal },
+      id: 'job_1',
+      createdAtMs: 0,
+      signal: new AbortController().signal,
       caller: { organizationId: 'org-a', modelIds: null, scopes: null, expiresAtMs: null },
-      ...{ noteTokens: () => {}, leaveSlot: () => {} },
+      noteTokens: () => {},
+      leaveSlot: () => {},
     })
     const headers = { [STORED_REQUEST_HEADER]: token }
     const answer = await below.post('/v1/images/generations', { prompt: 'a circle' }, headers)

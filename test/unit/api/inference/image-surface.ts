@@ -44,7 +44,9 @@ export async function openImageSurface(): Promise<ImageSurface> {
   }
   const surface = await openSurface(draw, { store })
   return {
-    ...{ surface, store, draw },
+    surface,
+    store,
+    draw,
     seen: () => seen,
     submitted: () => surface.submitter.requests.at(-1)?.input as unknown as ImageInput,
     keys: async (prefix) => (await Array.fromAsync(store.list(prefix))).map(({ key }) => key),

@@ -6,11 +6,15 @@ import type { GenerateInput, TokenizeInput } from '#shared/contracts/completion.
 import { API_KEY, serveSurface, speak } from './surface.ts'
 
 const ADD = {
-  ...{ type: 'function' as const, name: 'add', strict: false },
+  type: 'function' as const,
+  name: 'add',
+  strict: false,
   parameters: { type: 'object', properties: { a: { type: 'integer' } } },
 }
 const REQUEST = {
-  ...{ model: 'tiny-chat', instructions: 'Be kind.', tools: [ADD] },
+  model: 'tiny-chat',
+  instructions: 'Be kind.',
+  tools: [ADD],
   tool_choice: 'required' as const,
   reasoning: { effort: 'low' as const },
   input: [{ role: 'user' as const, content: 'Add one.' }],
@@ -41,7 +45,8 @@ describe('POST /v1/responses/input_tokens', () => {
     await client.responses.create(REQUEST)
     const [prompt] = submitter.input.prompts
     expect(await client.responses.inputTokens.count(REQUEST)).toEqual({
-      ...{ object: 'response.input_tokens', input_tokens: 3 },
+      object: 'response.input_tokens',
+      input_tokens: 3,
     })
     const counted = submitter.requests.at(-1)?.input as unknown as TokenizeInput
     expect(counted).toMatchObject({ task: 'tokenize', addSpecialTokens: false })
@@ -51,7 +56,8 @@ describe('POST /v1/responses/input_tokens', () => {
   it('counts instructions without input', async () => {
     const { instructions } = REQUEST
     const { input_tokens: count } = await client.responses.inputTokens.count({
-      ...{ model: 'tiny-chat', instructions },
+      model: 'tiny-chat',
+      instructions,
     })
     expect(count).toBe(3)
   })

@@ -23,7 +23,8 @@ it.for(['float', 'base64'] as const)('writes all vectors in their order as %s', 
       model: 'embed',
       usage: { prompt_tokens: 300, total_tokens: 300 },
       data: vectors.map((vector, index) => ({
-        ...{ object: 'embedding', index },
+        object: 'embedding',
+        index,
         embedding: format === 'base64' ? vector : floatsOf(vector),
       })),
     })

@@ -10,7 +10,9 @@ const LABELS = ['hate', 'V', 'fine', 'spam']
 const ROW = [0.1, 0.8, 0.9, 0.7]
 const QUEUE = { kind: 'embedding', modelId: 'judge', isReady: true } as const
 const JUDGED = answering(({ items }: ClassifyInput) => ({
-  ...{ task: 'classify', labels: LABELS, probabilities: items.map(() => ROW) },
+  task: 'classify',
+  labels: LABELS,
+  probabilities: items.map(() => ROW),
 }))
 
 let surface: Awaited<ReturnType<typeof openSurface>>
@@ -66,7 +68,8 @@ describe('POST /v1/moderations', () => {
     const busy = await openSurface(JUDGED, { workersSeen: () => [worker] })
     const response = await busy.post('/v1/moderations', { input: Array(501).fill('a') })
     expect(response.json().error).toMatchObject({
-      ...{ param: 'input', code: 'array_above_max_length' },
+      param: 'input',
+      code: 'array_above_max_length',
       message: expect.stringContaining('at most 500 texts'),
     })
     expect(busy.submitter.requests).toEqual([])
@@ -103,8 +106,10 @@ describe('the categories of a model', () => {
   const read = (labels: readonly string[], categories?: Record<string, string | null>) =>
     moderate([
       {
-        ...{ model: { id: 'm', options: categories ? { categories } : {} }, type: 'text' },
-        ...{ labels, probabilities: [0.2, 0.6] },
+        model: { id: 'm', options: categories ? { categories } : {} },
+        type: 'text',
+        labels,
+        probabilities: [0.2, 0.6],
       },
     ])
 
@@ -119,7 +124,8 @@ describe('the categories of a model', () => {
   it('are flagged only where they are known', () => {
     expect(read(['hate', 'neutral']).flagged).toBe(false)
     expect(read(['hate', 'H2'], { H2: 'hate' })).toMatchObject({
-      ...{ flagged: true, category_scores: { hate: 0.6 } },
+      flagged: true,
+      category_scores: { hate: 0.6 },
     })
   })
 
@@ -137,7 +143,9 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
   it('labels texts', async () => {
     const response = await surface.post(url, { model: 'judge', input: ['a', 'b'] })
     expect(response.json()).toMatchObject({
-      ...{ id: expect.stringMatching(/^classify-/), object: 'list', model: 'judge' },
+      id: expect.stringMatching(/^classify-/),
+      object: 'list',
+      model: 'judge',
       data: [
         { index: 0, label: 'fine', probs: ROW, num_classes: 4 },
         { index: 1, label: 'fine', probs: ROW, num_classes: 4 },
@@ -159,7 +167,8 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
       { labels: ['$&', 'b'], multi_label: true },
       {
         zeroShot: {
-          ...{ labels: ['$&', 'b'], isMultiLabel: true },
+          labels: ['$&', 'b'],
+          isMultiLabel: true,
           hypotheses: ['This example is $&.', 'This example is b.'],
         },
       },

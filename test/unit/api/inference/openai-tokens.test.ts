@@ -12,7 +12,11 @@ const SCRIPT = answering(({ items }: EmbedInput) => ({
   dimensions: 0,
 }))
 const model = (id: string, rest: object) => ({
-  ...{ id, kind: 'embedding', source: 'x', capabilities: [], ...rest },
+  id,
+  kind: 'embedding',
+  source: 'x',
+  capabilities: [],
+  ...rest,
 })
 const CATALOGUE = parseCatalogue({
   models: [

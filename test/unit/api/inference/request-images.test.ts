@@ -77,10 +77,12 @@ async function* lookAt({ input }: { readonly input: unknown }) {
 }
 
 const chat = (...content: object[]) => ({
-  ...{ url: '/v1/chat/completions', body: { messages: [{ role: 'user', content }] } },
+  url: '/v1/chat/completions',
+  body: { messages: [{ role: 'user', content }] },
 })
 const imageUrl = (url: string, more: object = {}) => ({
-  ...{ type: 'image_url', image_url: { url, ...more } },
+  type: 'image_url',
+  image_url: { url, ...more },
 })
 
 describe('images of a request', () => {
@@ -179,7 +181,8 @@ describe('images of a request', () => {
   ])('are refused: %s', async (_title, content, code) => {
     const request = chat(...content)
     const { statusCode, body } = await surface.post(request.url, {
-      ...{ model: 'tiny-vision', ...request.body },
+      model: 'tiny-vision',
+      ...request.body,
     })
     const index = code === 'too_many_images' ? 3 : 0
     const param = `messages[0].content[${index}].image_url`

@@ -158,7 +158,8 @@ const TOOL_ROWS: readonly Row[] = [
         {
           type: 'function',
           function: {
-            ...{ name: 'add', strict: true },
+            name: 'add',
+            strict: true,
             parameters: { type: 'object', properties: {}, additionalProperties: false },
           },
         },
@@ -246,7 +247,8 @@ describe('what a request makes the workers do', () => {
           function_call: null,
           tool_calls: [
             {
-              ...{ id: 'call_1', type: 'function' },
+              id: 'call_1',
+              type: 'function',
               // As the tool runners of the official clients send it back.
               function: { name: 'add', arguments: '{}', parsed_arguments: { b: 2 } },
             },

@@ -29,11 +29,16 @@ const asTags = (path: string) => ({
   type: 'structuralTag',
   path,
   format: {
-    ...{ kind: 'triggered', triggers: ['<f='], excludes: [] },
-    ...{ atLeastOne: false, stopAfterFirst: false },
+    kind: 'triggered',
+    triggers: ['<f='],
+    excludes: [],
+    atLeastOne: false,
+    stopAfterFirst: false,
     tags: [
       {
-        ...{ kind: 'tag', begin: '<f=a>', ends: ['</f>'] },
+        kind: 'tag',
+        begin: '<f=a>',
+        ends: ['</f>'],
         content: { kind: 'json', schema: SCHEMA, path: `${path}.structures[0].schema` },
       },
     ],

@@ -53,7 +53,9 @@ describe('a streamed response', () => {
     expect(added.item).toEqual({ ...item, status: 'in_progress', content: [] })
     expect(partAdded.part).toEqual({ ...part, text: '' })
     expect(completed.response).toMatchObject({
-      ...{ status: 'completed', completed_at: 1_750_000_000, usage: { total_tokens: 7 } },
+      status: 'completed',
+      completed_at: 1_750_000_000,
+      usage: { total_tokens: 7 },
       output: [{ ...item, status: 'completed', content: [part] }],
     })
   })
@@ -87,17 +89,15 @@ describe('a streamed response', () => {
       {
         type: 'response.output_item.added',
         output_index: 1,
-        item: {
-          ...{ ...item, type: 'function_call', status: 'in_progress', name: 'add' },
-          arguments: '',
-        },
+        item: { ...item, type: 'function_call', status: 'in_progress', name: 'add', arguments: '' },
       },
       { type: 'response.function_call_arguments.delta', ...place, delta: '{"a"' },
       { type: 'response.function_call_arguments.delta', ...place, delta: ': 1}' },
       {
         type: 'response.function_call_arguments.done',
         ...place,
-        ...{ name: 'add', arguments: '{"a": 1}' },
+        name: 'add',
+        arguments: '{"a": 1}',
       },
       {
         type: 'response.output_item.done',
@@ -127,7 +127,8 @@ describe('a streamed response', () => {
     expect(end).toMatchObject({
       type: 'response.incomplete',
       response: {
-        ...{ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } },
+        status: 'incomplete',
+        incomplete_details: { reason: 'max_output_tokens' },
         output: [{ status: 'incomplete', content: [{ text: 'Hello' }] }],
       },
     })
@@ -152,13 +153,17 @@ describe('a streamed response', () => {
     expect(failed).toMatchObject({
       type: 'response.failed',
       response: {
-        ...{ status: 'failed', error: { code: 'server_error', message: 'Too late.' }, usage: null },
+        status: 'failed',
+        error: { code: 'server_error', message: 'Too late.' },
+        usage: null,
         output: [{ status: 'incomplete', content: [{ text: 'Hel' }] }],
       },
     })
     const shown = { code: 'request_timeout', message: 'Too late.', param: null }
     expect(error).toEqual({
-      ...{ type: 'error', sequence_number: (failed?.sequence_number ?? 0) + 1, ...shown },
+      type: 'error',
+      sequence_number: (failed?.sequence_number ?? 0) + 1,
+      ...shown,
       error: { ...shown, type: expect.any(String) },
     })
   })

@@ -15,8 +15,12 @@ const chat = (...messages: object[]) => ({ prompts: [{ form: 'chat', messages }]
 const user = { role: 'user', content: 'Hi' }
 
 const THOUGHT = {
-  ...{ type: 'reasoning', id: 'rs_1', status: 'completed', encrypted_content: null },
-  ...{ summary: [], content: [{ type: 'reasoning_text', text: 'Hm.' }] },
+  type: 'reasoning',
+  id: 'rs_1',
+  status: 'completed',
+  encrypted_content: null,
+  summary: [],
+  content: [{ type: 'reasoning_text', text: 'Hm.' }],
 }
 
 const INPUT_ROWS: readonly Row[] = [
@@ -106,16 +110,27 @@ describe('what a request for a response makes the workers do', () => {
         ],
       },
       {
-        ...{ id: 'msg_1', type: 'message', status: 'completed', role: 'assistant' },
+        id: 'msg_1',
+        type: 'message',
+        status: 'completed',
+        role: 'assistant',
         content: [{ type: 'output_text', text: 'Sure.', annotations: [], logprobs: [], parsed: 1 }],
       },
       {
-        ...{ id: 'fc_1', type: 'function_call', status: 'completed', call_id: 'call_1' },
-        ...{ name: 'add', arguments: '{}', parsed_arguments: {}, caller: null, namespace: null },
+        id: 'fc_1',
+        type: 'function_call',
+        status: 'completed',
+        call_id: 'call_1',
+        name: 'add',
+        arguments: '{}',
+        parsed_arguments: {},
+        caller: null,
+        namespace: null,
       },
       { type: 'function_call', call_id: 'call_2', name: 'sub', arguments: '{"a":1}' },
       {
-        ...{ type: 'function_call_output', call_id: 'call_2' },
+        type: 'function_call_output',
+        call_id: 'call_2',
         output: [{ type: 'input_text', text: '2' }],
       },
       { type: 'function_call_output', call_id: 'call_1', output: '1' },
@@ -135,7 +150,8 @@ describe('what a request for a response makes the workers do', () => {
           { role: 'system', content: 'Be brief.' },
           { role: 'user', content: 'ab' },
           {
-            ...{ role: 'assistant', content: 'Sure.' },
+            role: 'assistant',
+            content: 'Sure.',
             toolCalls: calls(['call_1', 'add', '{}'], ['call_2', 'sub', '{"a":1}']),
           },
           { role: 'tool', content: '1', toolCallId: 'call_1' },
@@ -173,26 +189,41 @@ describe('a response', () => {
     surface = await openSurface(script(['Hello', ' world']))
     expect(await ask({})).toEqual({
       id: expect.stringMatching(/^resp_[0-9a-f]{48}$/),
-      ...{ object: 'response', created_at: 1_750_000_000, completed_at: 1_750_000_000 },
-      ...{ status: 'completed', background: false, error: null, incomplete_details: null },
-      ...{ instructions: null, max_output_tokens: null, max_tool_calls: null, model: 'tiny-chat' },
+      object: 'response',
+      created_at: 1_750_000_000,
+      completed_at: 1_750_000_000,
+      status: 'completed',
+      background: false,
+      error: null,
+      incomplete_details: null,
+      instructions: null,
+      max_output_tokens: null,
+      max_tool_calls: null,
+      model: 'tiny-chat',
       output: [
         {
           id: MESSAGE_ID,
-          ...{ type: 'message', status: 'completed', role: 'assistant' },
+          type: 'message',
+          status: 'completed',
+          role: 'assistant',
           content: [{ type: 'output_text', text: 'Hello world', annotations: [], logprobs: [] }],
         },
       ],
-      ...{
-        conversation: null,
-        parallel_tool_calls: true,
-        previous_response_id: null,
-        prompt_cache_key: null,
-      },
+      conversation: null,
+      parallel_tool_calls: true,
+      previous_response_id: null,
+      prompt_cache_key: null,
       reasoning: { effort: null, summary: null },
-      ...{ safety_identifier: null, service_tier: 'default', store: false, temperature: 1 },
+      safety_identifier: null,
+      service_tier: 'default',
+      store: false,
+      temperature: 1,
       text: { format: { type: 'text' } },
-      ...{ tool_choice: 'auto', tools: [], top_logprobs: 0, top_p: 1, truncation: 'disabled' },
+      tool_choice: 'auto',
+      tools: [],
+      top_logprobs: 0,
+      top_p: 1,
+      truncation: 'disabled',
       usage: {
         input_tokens: 5,
         input_tokens_details: { cached_tokens: 2, cache_write_tokens: 0 },
@@ -200,15 +231,22 @@ describe('a response', () => {
         output_tokens_details: { reasoning_tokens: 0 },
         total_tokens: 7,
       },
-      ...{ user: null, metadata: {} },
+      user: null,
+      metadata: {},
     })
   })
 
   it('repeats what was asked for', async () => {
     surface = await openSurface()
     const fields = {
-      ...{ instructions: 'Be brief.', max_output_tokens: 9, temperature: 0.5, top_p: 0.9 },
-      ...{ parallel_tool_calls: false, metadata: { a: 'b' }, user: 'u', prompt_cache_key: 'k' },
+      instructions: 'Be brief.',
+      max_output_tokens: 9,
+      temperature: 0.5,
+      top_p: 0.9,
+      parallel_tool_calls: false,
+      metadata: { a: 'b' },
+      user: 'u',
+      prompt_cache_key: 'k',
       safety_identifier: 's',
       tool_choice: { type: 'function', name: 'add' },
     }
@@ -225,7 +263,9 @@ describe('a response', () => {
   it('is incomplete where its tokens ended', async () => {
     surface = await openSurface(script(['Hello'], { finishReason: 'length' }))
     expect(await ask({})).toMatchObject({
-      ...{ status: 'incomplete', completed_at: null, error: null },
+      status: 'incomplete',
+      completed_at: null,
+      error: null,
       incomplete_details: { reason: 'max_output_tokens' },
       output: [{ status: 'incomplete', content: [{ text: 'Hello' }] }],
       usage: { output_tokens: 1 },
@@ -247,14 +287,18 @@ describe('a response', () => {
     expect(output).toEqual([
       {
         id: MESSAGE_ID,
-        ...{ type: 'message', status: 'completed', role: 'assistant' },
+        type: 'message',
+        status: 'completed',
+        role: 'assistant',
         content: [{ type: 'output_text', text: 'Sure.', annotations: [], logprobs: [said] }],
       },
       {
         id: expect.stringMatching(/^fc_[0-9a-f]{48}$/),
-        ...{ type: 'function_call', status: 'completed' },
+        type: 'function_call',
+        status: 'completed',
         call_id: expect.stringMatching(/^call_\w{24}$/),
-        ...{ name: 'add', arguments: '{"a": 1}' },
+        name: 'add',
+        arguments: '{"a": 1}',
       },
     ])
   })

@@ -39,7 +39,8 @@ it("answers Voyage's client under the name that it reads", async () => {
 it.each(['/score', '/v1/score'])('%s scores in the order of the texts', async (url) => {
   const response = await surface.post(url, { text_1: 'q', text_2: ['a', 'b'] })
   expect(response.json()).toMatchObject({
-    ...{ object: 'list', model: 'tiny-rerank' },
+    object: 'list',
+    model: 'tiny-rerank',
     data: [
       { index: 0, object: 'score', score: 0.2 },
       { index: 1, object: 'score', score: 0.9 },

@@ -46,7 +46,10 @@ export const CATALOGUE = parseCatalogue({
       options: { queryPrefix: 'query: ', passagePrefix: 'passage: ' },
     },
     {
-      ...{ id: 'tiny-sd', kind: 'image', source: 'x', capabilities: [] },
+      id: 'tiny-sd',
+      kind: 'image',
+      source: 'x',
+      capabilities: [],
       aliases: ['dall-e-2', 'gpt-image-1'],
     },
     { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },

@@ -11,12 +11,16 @@ const PLAIN_CALL = '<tool_call>{"name": "close", "arguments": {}}</tool_call>'
 const SHELL_CALL = '<tool_call>{"name": "agents__shell", "arguments": {"input": "ls"}}</tool_call>'
 const PIECES = `${CALL}\n${PLAIN_CALL}\n${SHELL_CALL}`.match(/.{1,3}/gsu) ?? []
 const PARAMETERS = {
-  ...{ type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] },
+  type: 'object',
+  properties: { id: { type: 'integer' } },
+  required: ['id'],
   additionalProperties: false,
 }
 const TOOLS: OpenAI.Responses.Tool[] = [
   {
-    ...{ type: 'namespace', name: 'agents', description: 'Other agents.' },
+    type: 'namespace',
+    name: 'agents',
+    description: 'Other agents.',
     tools: [
       { type: 'function', name: 'close', parameters: PARAMETERS, strict: true },
       { type: 'custom', name: 'shell' },

@@ -6,7 +6,9 @@ import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { API_KEY, serveSurface, speak } from './surface.ts'
 
 const TOOL: Anthropic.Tool = {
-  ...{ name: 'add', description: 'Adds.', input_schema: { type: 'object' } },
+  name: 'add',
+  description: 'Adds.',
+  input_schema: { type: 'object' },
   defer_loading: true,
 }
 const SEARCH = { type: 'tool_use', id: 'toolu_1', name: 'search', input: { query: 'sum' } } as const
@@ -29,7 +31,9 @@ afterAll(() => served.close())
 
 it('shows the model the names of tools that a search found', async () => {
   await client.messages.create({
-    ...{ model: 'tiny-chat', max_tokens: 100, tools: [TOOL] },
+    model: 'tiny-chat',
+    max_tokens: 100,
+    tools: [TOOL],
     messages: [
       { role: 'user', content: 'Hi' },
       { role: 'assistant', content: [SEARCH] },
@@ -39,6 +43,7 @@ it('shows the model the names of tools that a search found', async () => {
   const [prompt] = served.surface.submitter.input.prompts
   expect(prompt).toMatchObject({ tools: [{ name: 'add' }] })
   expect(prompt?.form === 'chat' && prompt.messages.at(-1)).toMatchObject({
-    ...{ role: 'tool', content: 'add' },
+    role: 'tool',
+    content: 'add',
   })
 })

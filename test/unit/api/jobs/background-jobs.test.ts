@@ -12,13 +12,19 @@ it.for([
 ] as const)('a job that is %s is refused with 429 and %s', async ([reason, code, limit]) => {
   const background = new BackgroundJobs({
     jobs: { create: async () => reason } as unknown as JobStore,
-    ...{ events: {} as EventLog, clock: systemClock, wake: () => {} },
-    ...{ openJobsMax: 7, openJobBytesMax: 900 },
+    events: {} as EventLog,
+    clock: systemClock,
+    wake: () => {},
+    openJobsMax: 7,
+    openJobBytesMax: 900,
   })
   const caller = { organizationId: 'org-one', modelIds: null, scopes: null, expiresAtMs: null }
   const request = { context: { caller }, url: '/v1/completions' } as unknown as FastifyRequest
   const job = {
-    ...{ id: 'job_1', createdAtMs: systemClock.now(), body: Buffer.from('{}'), model: 'x' },
+    id: 'job_1',
+    createdAtMs: systemClock.now(),
+    body: Buffer.from('{}'),
+    model: 'x',
     contentType: 'application/json',
   }
   const refused = await background.create(request, job).catch((error: unknown) => error)

@@ -32,7 +32,11 @@ interface World {
 const START: World = {
   row: NEW_ROW,
   runs: { a: null, b: null },
-  ...{ replies: 0, log: [], result: 0, seen: 0, crashes: 0 },
+  replies: 0,
+  log: [],
+  result: 0,
+  seen: 0,
+  crashes: 0,
 }
 
 /** Every world that may follow without a fault. */

@@ -45,14 +45,18 @@ async function open() {
     reply.code(error instanceof ServiceError && error.kind === 'tooLarge' ? 413 : 500).send(),
   )
   const gate = respondAsync({
-    ...{ background, clock: systemClock, store: openDirectoryStore(folder) },
+    background,
+    clock: systemClock,
+    store: openDirectoryStore(folder),
     jobs: { storesNothing: async () => false },
     log: createLogger({ level: 'silent' }),
   })
   app.post('/forms', { config: { scope: 'audio' } }, (request, reply) => gate(request, reply))
   const post = (bytes: number) =>
     app.inject({
-      ...{ method: 'POST', url: '/forms', payload: Buffer.alloc(bytes) },
+      method: 'POST',
+      url: '/forms',
+      payload: Buffer.alloc(bytes),
       headers: { 'content-type': FORM, prefer: 'respond-async' },
     })
   return { post, stored }

@@ -50,7 +50,10 @@ describe('the event streams of jobs that wait', () => {
     const background = new BackgroundJobs({
       jobs: { find } as unknown as JobStore,
       events: { read: async () => ({ events: [], isEnded: false }) } as unknown as EventLog,
-      ...{ clock: systemClock, openJobsMax: 1, openJobBytesMax: 1, wake: () => {} },
+      clock: systemClock,
+      openJobsMax: 1,
+      openJobBytesMax: 1,
+      wake: () => {},
     })
     const left = new AbortController()
     const job = { id: 'job_1', organizationId: 'org-one' } as JobSummary

@@ -13,7 +13,9 @@ describe('requests with very many parts', () => {
       params: { type: 'string' },
     }))
     const last = {
-      ...{ keyword: 'anyOf', instancePath: '/input', schemaPath: '#/properties/input/anyOf' },
+      keyword: 'anyOf',
+      instancePath: '/input',
+      schemaPath: '#/properties/input/anyOf',
       params: {},
     }
     const request = { value: { input: [1] }, schema: {} }

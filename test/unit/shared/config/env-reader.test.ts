@@ -67,8 +67,10 @@ describe('the environment reader', () => {
 
 describe('the configuration', () => {
   const sound = {
-    ...{ AUTH_DB_DATABASE_URL: 'postgres://db/x', AUTH_JWT_SECRET: 'f'.repeat(64) },
-    ...{ AUTH_SITE_URL: 'http://site', AUTH_API_EXTERNAL_URL: 'http://site' },
+    AUTH_DB_DATABASE_URL: 'postgres://db/x',
+    AUTH_JWT_SECRET: 'f'.repeat(64),
+    AUTH_SITE_URL: 'http://site',
+    AUTH_API_EXTERNAL_URL: 'http://site',
     MILLRACE_URL_SIGNING_SECRET: 'f'.repeat(64),
   }
 

@@ -60,8 +60,15 @@ describe('the content cipher', () => {
 describe('an envelope in the queue', () => {
   const cipher = new ContentCipher([NEW])
   const envelope: JobEnvelope<'embedding'> = {
-    ...{ version: ENVELOPE_VERSION, jobId: 'job_1', epoch: 1, kind: 'embedding', modelId: 'm' },
-    ...{ organizationId: 'org', replyTo: 'replies', enqueuedAtMs: 1, deadlineAtMs: 2 },
+    version: ENVELOPE_VERSION,
+    jobId: 'job_1',
+    epoch: 1,
+    kind: 'embedding',
+    modelId: 'm',
+    organizationId: 'org',
+    replyTo: 'replies',
+    enqueuedAtMs: 1,
+    deadlineAtMs: 2,
     input: { task: 'embed', items: [CANARY], role: 'query', dimensions: null },
   }
   const source = { kind: 'embedding', modelId: 'm' } as const

@@ -5,8 +5,12 @@ import { type Fetched, judgeFetched } from '#shared/queue/job-life.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 
 const FETCHED: Fetched = {
-  ...{ nowMs: 10, deadlineAtMs: 20, isCancelled: false, isClaimed: true },
-  ...{ isOwnerAlive: true, isOwnerless: false },
+  nowMs: 10,
+  deadlineAtMs: 20,
+  isCancelled: false,
+  isClaimed: true,
+  isOwnerAlive: true,
+  isOwnerless: false,
 }
 
 describe('a fetched job', () => {

@@ -4,7 +4,9 @@ import { openMetricsServer, plain } from '#shared/telemetry/metrics-server.ts'
 import { openSlowReader, openSlowWriter } from '#test/support/slow-client.ts'
 
 const server = await openMetricsServer({
-  ...{ host: '127.0.0.1', port: 0, timeouts: { requestMs: 300, answerMs: 600 } },
+  host: '127.0.0.1',
+  port: 0,
+  timeouts: { requestMs: 300, answerMs: 600 },
   handlers: {
     '/metrics': () => plain(200, 'x'.repeat(64 << 20)),
     '/healthz': () => plain(200, 'ok\n'),

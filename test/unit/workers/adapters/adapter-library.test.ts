@@ -32,7 +32,9 @@ function openLibrary(bytesMax = 0): { library: AdapterLibrary; loads: () => numb
   const storage = openDirectoryStore(join(root, 'store'))
   const hub = { endpoint: 'http://127.0.0.1:9', accessToken: '', isOffline: true }
   const library = openAdapterLibrary({
-    ...{ bytesMax, rankMax: 8, log },
+    bytesMax,
+    rankMax: 8,
+    log,
     fetchOptions: { cacheDir: join(root, 'cache'), hub, storage, log },
     fit: async (adapter) => {
       loads += 1

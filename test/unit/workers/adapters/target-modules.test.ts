@@ -63,14 +63,20 @@ describe('linear modules of a decoder', () => {
       data: { kind: 'bytes', bytes: new Uint8Array(16) },
     } as const
     const { graph } = makeModel({
-      ...{ name: 'test', nodes: [node], constants: [constant] },
+      name: 'test',
+      nodes: [node],
+      constants: [constant],
       inputs: [makeValue('x', 'float32', [1, 8])],
       outputs: [makeValue('y', 'float32', [1, 4])],
     })
     const [module] = findLinearModules(new GraphView(graph))
     expect(module).toMatchObject({
-      ...{ path: 'model.layers.3.self_attn.qkv_proj', inSize: 8, outSize: 4 },
-      ...{ form: 'blocks', input: 'x', output: 'y' },
+      path: 'model.layers.3.self_attn.qkv_proj',
+      inSize: 8,
+      outSize: 4,
+      form: 'blocks',
+      input: 'x',
+      output: 'y',
     })
   })
 

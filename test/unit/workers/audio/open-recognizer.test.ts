@@ -39,7 +39,8 @@ it.each([
 
 it('refuses a model that finds no speech', async () => {
   const opening = openRecognizer({
-    ...{ runtime, folder: join(FIXTURES, 'hubert') },
+    runtime,
+    folder: join(FIXTURES, 'hubert'),
     activityFolder: join(FIXTURES, 'wav2vec2'),
   })
   await expect(opening).rejects.toThrow('not a Silero VAD of version 5: there is no input, state')

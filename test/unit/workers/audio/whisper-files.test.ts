@@ -30,8 +30,11 @@ it('uses the usual features, in as many bands as the model has, without a file t
   const config = JSON.parse(await readFile(place('config.json'), 'utf8'))
   await writeFile(place('config.json'), JSON.stringify({ ...config, num_mel_bins: 128 }))
   expect((await readWhisperFiles(folder)).mel).toEqual({
-    ...{ sampleRate: 16_000, hopSamples: 160, windowSamples: 400 },
-    ...{ melBins: 128, chunkSamples: 480_000 },
+    sampleRate: 16_000,
+    hopSamples: 160,
+    windowSamples: 400,
+    melBins: 128,
+    chunkSamples: 480_000,
   })
 })
 

@@ -104,7 +104,9 @@ describe('the batcher', () => {
   it('keeps items apart that cannot be in one batch', async () => {
     const batches: string[][] = []
     const batcher = new Batcher<string, string>({
-      ...{ maxBatchTokens: 10, maxBatchSize: 10, lengthOf: () => 1 },
+      maxBatchTokens: 10,
+      maxBatchSize: 10,
+      lengthOf: () => 1,
       canJoin: ([first], word) => word.startsWith(first as string),
       async run(words) {
         batches.push([...words])
@@ -123,7 +125,10 @@ describe('the batcher', () => {
     const batches: string[][] = []
     const release: (() => void)[] = []
     const batcher = new Batcher<string, string>({
-      ...{ maxBatchTokens: 10, maxBatchSize: 10, lengthOf: () => 1, areItemsContinued: true },
+      maxBatchTokens: 10,
+      maxBatchSize: 10,
+      lengthOf: () => 1,
+      areItemsContinued: true,
       async run(words) {
         batches.push([...words])
         await new Promise<void>((resolve) => release.push(resolve))

@@ -27,7 +27,8 @@ const HIDDEN = [OF_TOKENS('last_hidden_state')]
 
 const modules = (...kinds: readonly string[]): Json[] =>
   ['Transformer', ...kinds].map((kind, index) => ({
-    ...{ idx: index, type: `sentence_transformers.models.${kind}` },
+    idx: index,
+    type: `sentence_transformers.models.${kind}`,
     path: index === 0 ? '' : `${index}_${kind}`,
   }))
 const pooled = (mode: string, ...after: readonly string[]): Record<string, unknown> => ({
@@ -50,7 +51,8 @@ interface Layout {
 const NEW = { model_type: 'new', architectures: ['NewModel'], position_embedding_type: 'rope' }
 const QWEN3 = {
   config: {
-    ...{ model_type: 'qwen3', architectures: ['Qwen3ForCausalLM'] },
+    model_type: 'qwen3',
+    architectures: ['Qwen3ForCausalLM'],
     max_position_embeddings: 32_768,
   },
   inputs: [...PLAIN, IDS('position_ids'), CACHE],
@@ -82,8 +84,11 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
     'gte-modernbert-base',
     {
       config: {
-        ...{ model_type: 'modernbert', architectures: ['ModernBertModel'] },
-        ...{ classifier_pooling: 'mean', max_position_embeddings: 8192, pad_token_id: 50_283 },
+        model_type: 'modernbert',
+        architectures: ['ModernBertModel'],
+        classifier_pooling: 'mean',
+        max_position_embeddings: 8192,
+        pad_token_id: 50_283,
       },
       files: pooled('cls_token'),
       inputs: PLAIN,
@@ -100,7 +105,8 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
       },
     },
     {
-      ...{ pooling: ['cls'], contextLength: 512 },
+      pooling: ['cls'],
+      contextLength: 512,
       prompts: { query: 'Represent this sentence for searching relevant passages: ' },
     },
   ],
@@ -113,8 +119,11 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
       outputs: [OF_TOKENS('token_embeddings'), OF_TEXTS('sentence_embedding')],
     },
     {
-      ...{ pooling: ['cls'], contextLength: 8192, firstPosition: 2 },
-      ...{ output: 'token_embeddings', prompts: { query: 'query: ' } },
+      pooling: ['cls'],
+      contextLength: 8192,
+      firstPosition: 2,
+      output: 'token_embeddings',
+      prompts: { query: 'query: ' },
     },
   ],
   [
@@ -129,8 +138,11 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
     'jina-embeddings-v2',
     {
       config: {
-        ...{ ...BERT, architectures: ['JinaBertForMaskedLM'], max_position_embeddings: 8192 },
-        ...{ position_embedding_type: 'alibi', model_max_length: 8192 },
+        ...BERT,
+        architectures: ['JinaBertForMaskedLM'],
+        max_position_embeddings: 8192,
+        position_embedding_type: 'alibi',
+        model_max_length: 8192,
       },
       files: pooled('mean_tokens'),
     },
@@ -151,7 +163,9 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
     'e5-mistral-7b-instruct',
     {
       config: {
-        ...{ model_type: 'mistral', architectures: ['MistralModel'], pad_token_id: 2 },
+        model_type: 'mistral',
+        architectures: ['MistralModel'],
+        pad_token_id: 2,
         max_position_embeddings: 32_768,
       },
       files: pooled('lasttoken', 'Normalize'),

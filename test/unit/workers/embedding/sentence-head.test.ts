@@ -39,7 +39,9 @@ async function folderWith(files: Files, fixture = 'minilm'): Promise<string> {
 }
 
 const moduleOf = (kind: string, index: number) => ({
-  ...{ idx: index, name: String(index), type: `sentence_transformers.models.${kind}` },
+  idx: index,
+  name: String(index),
+  type: `sentence_transformers.models.${kind}`,
   path: index === 0 ? '' : `${index}_${kind}`,
 })
 const modulesOf = (...kinds: string[]) => ['Transformer', ...kinds].map(moduleOf)
@@ -132,7 +134,8 @@ describe('leading dimensions', () => {
     ['in the catalogue against the files', { ...config, is_matryoshka: true }, false, false],
   ])('are embeddings where they are named: %s', async (_where, file, isTruncatable, expected) => {
     const encoder = await openEncoder({
-      ...{ runtime, folder: await folderWith({ 'config.json': file }) },
+      runtime,
+      folder: await folderWith({ 'config.json': file }),
       ...(isTruncatable !== undefined && { isTruncatable }),
     })
     expect(encoder.isTruncatable).toBe(expected)
@@ -149,7 +152,8 @@ describe('an end token that tokenizer_config.json demands', () => {
     ['is not added unless demanded', { eos_token: '[MASK]' }, [3]],
   ])('%s', async (_what, config, after) => {
     const encoder = await openEncoder({
-      ...{ runtime, folder: await folderWith({ 'tokenizer_config.json': config }) },
+      runtime,
+      folder: await folderWith({ 'tokenizer_config.json': config }),
     })
     const ids = await encoder.encodeText('river')
     expect(ids.slice(-after.length)).toEqual(after)
@@ -214,7 +218,8 @@ describe('an encoder folder', () => {
   it('of a family whose positions begin after the padding has so many fewer', async () => {
     const config = { model_type: 'xlm-roberta', max_position_embeddings: 514, pad_token_id: 1 }
     const folder = await folderWith({
-      ...{ 'config.json': config, 'tokenizer_config.json': undefined },
+      'config.json': config,
+      'tokenizer_config.json': undefined,
       'sentence_bert_config.json': undefined,
     })
     expect(await readEncoderFiles(folder)).toMatchObject({ contextLength: 512, firstPosition: 2 })

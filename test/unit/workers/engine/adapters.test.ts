@@ -56,7 +56,9 @@ describe.each(FORMS)('%s on %s, %o', (adapter, model, options) => {
     const fitted = await load(engine, adapter)
     const seen: Float32Array[] = []
     const answer = await generate(engine, {
-      ...{ promptTokenIds: ids, maxNewTokens: expected.length, adapter: fitted },
+      promptTokenIds: ids,
+      maxNewTokens: expected.length,
+      adapter: fitted,
       onPromptLogits: (_position, row) => seen.push(row.slice()),
     })
     expect(answer.tokenIds).toEqual(expected)

@@ -23,8 +23,14 @@ const KIB = 2 ** 10
 
 // 16 slots take 1 MiB for each position, so that the cache of n KiB positions takes n GiB.
 const DEMAND: ContextDemand = {
-  ...{ modelLength: 32 * KIB, wantedMax: undefined, slots: 16, positionBytes: 64 * KIB },
-  ...{ stateBytes: 0, runBytes: 0, weightBytes: 2 * GIB, memoryBytes: 66 * GIB },
+  modelLength: 32 * KIB,
+  wantedMax: undefined,
+  slots: 16,
+  positionBytes: 64 * KIB,
+  stateBytes: 0,
+  runBytes: 0,
+  weightBytes: 2 * GIB,
+  memoryBytes: 66 * GIB,
 }
 
 describe('the context of a model', () => {
@@ -129,7 +135,9 @@ describe('an engine of a model with 32,768 positions', () => {
     const engine = await openEngine('.', { folder, memoryBytes: 340_000_000 })
     // 16 slots of 512 bytes each, and scores of four heads and 128 queries.
     expect(engine.context).toEqual({
-      ...{ contextLength: 16_384, limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+      contextLength: 16_384,
+      limitedBy: 'memory',
+      cacheBytesMax: 16 * 512 * 16_384,
     })
     const growing = await openEngine('.', { folder, memoryBytes: 680_000_000, ...AS_EXPORTED })
     expect(growing.context).toMatchObject({ contextLength: 16_384, limitedBy: 'memory' })
@@ -155,7 +163,9 @@ describe('an engine of a model with states', () => {
     // One head of keys and of values of 16, the last columns of 80 channels, and 4 heads of 16 × 8.
     const bytes = 4 * (2 * 16 * 256 + 80 * 4 + 4 * 16 * 8)
     expect(engine.context).toEqual({
-      ...{ contextLength: 256, limitedBy: 'model', cacheBytesMax: 4 * bytes },
+      contextLength: 256,
+      limitedBy: 'model',
+      cacheBytesMax: 4 * bytes,
     })
   })
 
@@ -176,7 +186,13 @@ it('logs the chosen context of each text model, within the memory of the worker'
   const row = PROCESSORS.find(({ kind }) => kind === 'completion')
   const folder = copyWithLength('llama', 32_768)
   const tools = {
-    ...{ folder, slots: 16, slotsMax: 64, runtime, config, clock: systemClock, log },
+    folder,
+    slots: 16,
+    slotsMax: 64,
+    runtime,
+    config,
+    clock: systemClock,
+    log,
     fetchOptions: {},
   }
   const opened = await row?.open(model as unknown as CatalogueModel, tools as unknown as OpenTools)
@@ -184,9 +200,14 @@ it('logs the chosen context of each text model, within the memory of the worker'
   await runtime.close()
   expect(opened?.contextLength).toBe(16_384)
   expect(entries).toContainEqual({
-    ...{ operation: 'model.context', modelId: 'long', slots: 16, contextLength: 16_384 },
+    operation: 'model.context',
+    modelId: 'long',
+    slots: 16,
+    contextLength: 16_384,
     // 40 slots have as many addresses as the worker may have memory.
-    ...{ slotsMax: 40, limitedBy: 'memory', cacheBytesMax: 16 * 512 * 16_384 },
+    slotsMax: 40,
+    limitedBy: 'memory',
+    cacheBytesMax: 16 * 512 * 16_384,
     cachePath: 'rewritten',
   })
 })

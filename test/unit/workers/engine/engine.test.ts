@@ -12,7 +12,9 @@ import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.t
 afterEach(closeEngines)
 
 const slowRequest = (at: number) => ({
-  ...{ promptTokenIds: makePrompt(at, 5), maxNewTokens: 4, cacheScope: `slow ${at}` },
+  promptTokenIds: makePrompt(at, 5),
+  maxNewTokens: 4,
+  cacheScope: `slow ${at}`,
 })
 
 describe('an engine', () => {

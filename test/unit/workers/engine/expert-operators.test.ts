@@ -18,8 +18,8 @@ const load = (
   })
   const parts = { domain: 'com.microsoft', attributes: Object.fromEntries(attributes) }
   const nodes = [makeNode(operator, inputs, 'y', parts)]
-  const graph = { ...{ name: 'g', nodes, rest: [] }, ...{ constants: [], inputs: [], outputs: [] } }
-  const model = { ...{ irVersion: 9, opsets: [], functions: [], rest: [] }, graph }
+  const graph = { name: 'g', nodes, rest: [], constants: [], inputs: [], outputs: [] }
+  const model = { irVersion: 9, opsets: [], functions: [], rest: [], graph }
   return () => refuseExperts(model, 'model.onnx')
 }
 

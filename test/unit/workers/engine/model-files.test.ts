@@ -96,8 +96,8 @@ describe('states of a decoder', () => {
       makeNode('Concat', ['past_key_values.1.conv_state', 'masked'], 'present.1.conv_state'),
     ]
     const inputs = [makeValue('past_key_values.1.conv_state', 'float32', ['b', 32, 3])]
-    const graph = { ...{ name: 'g', nodes, rest: [] }, ...{ constants: [], inputs, outputs: [] } }
-    return findMaskedStates({ ...{ irVersion: 9, opsets: [], functions: [], rest: [] }, graph })
+    const graph = { name: 'g', nodes, rest: [], constants: [], inputs, outputs: [] }
+    return findMaskedStates({ irVersion: 9, opsets: [], functions: [], rest: [], graph })
   }
 
   it('depend on the mask where they read it themselves, not behind attention', () => {
@@ -107,7 +107,8 @@ describe('states of a decoder', () => {
 
 describe('a graph that is no decoder', () => {
   const marks = {
-    ...{ hasGroupQueryAttention: false, hasDynamicQuantization: false },
+    hasGroupQueryAttention: false,
+    hasDynamicQuantization: false,
     hasQuantizedMask: false,
   }
   const ids = { name: 'input_ids', type: 'int64', dims: ['b', 's'] } as const

@@ -98,7 +98,9 @@ describe.each(['mamba', 'mamba2', 'falcon-mamba', 'granite-4-h', 'qwen3-next'])(
     const { tokenIds: whole } = await generate(engine, { ...ask, cacheScope: 'whole' })
     const controller = new AbortController()
     const cancelled = generate(engine, {
-      ...{ promptTokenIds: makePrompt(4, 30), maxNewTokens: 100, signal: controller.signal },
+      promptTokenIds: makePrompt(4, 30),
+      maxNewTokens: 100,
+      signal: controller.signal,
       onToken: () => {
         controller.abort()
         return true
@@ -163,7 +165,8 @@ function writeStateless(): string {
     makeNode('Gather', ['states', 'last'], 'present_ssm.0', { attributes: { axis: int(1) } }),
   ]
   const model = makeModel({
-    ...{ name: 'stateless', nodes },
+    name: 'stateless',
+    nodes,
     constants: [
       int64Constant('one', [1]),
       makeConstant('one_axis', 'int64', [], BigInt64Array.of(1n)),

@@ -55,7 +55,10 @@ describe('a folder', () => {
     await rm(join(folder, 'unet/config.json'))
     await rm(join(folder, 'vae_decoder/config.json'))
     expect(await readDiffusionFiles(folder)).toMatchObject({
-      ...{ latentSize: 64, vaeFactor: 8, unetChannels: 4, scalingFactor: 0.18215 },
+      latentSize: 64,
+      vaeFactor: 8,
+      unetChannels: 4,
+      scalingFactor: 0.18215,
     })
     await change('model_index.json', { _class_name: 'StableDiffusionPipeline' })
     await expect(readDiffusionFiles(folder)).rejects.toThrow('unet/config.json is missing')

@@ -124,7 +124,9 @@ const CASES: readonly Case[] = [
   {
     input: {
       responseFormat: {
-        ...{ type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true },
+        type: 'jsonSchema',
+        schema: { type: 'rune' },
+        isStrict: true,
         path: 'text.format.schema',
       },
     },

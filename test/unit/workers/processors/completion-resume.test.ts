@@ -88,7 +88,10 @@ describe('a resumed job', () => {
           tools: [{ name: 'check', parameters }],
         },
       ],
-      ...{ sampling: SAMPLING, maxTokens: 80, stop: ['</tool_call>'], stream: true },
+      sampling: SAMPLING,
+      maxTokens: 80,
+      stop: ['</tool_call>'],
+      stream: true,
     }
     const begun = encode('So <tool_call>')
     const run = async (resume: readonly ResumePoint[], length: number) => {

@@ -10,7 +10,9 @@ const signal = new AbortController().signal
 const modelOf = (weightCount: number, signals: AbortSignal[] = []) => ({
   ...({ task: 'sparse', options: {} } as const),
   encoder: {
-    ...{ contextLength: 8, prompts: {}, waitingCount: 0 },
+    contextLength: 8,
+    prompts: {},
+    waitingCount: 0,
     encodeText: async () => [1, 2],
     checkTokenIds: (tokenIds: readonly number[]) => tokenIds,
     async embed(_tokenIds: readonly number[], own: AbortSignal) {

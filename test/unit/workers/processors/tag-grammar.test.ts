@@ -18,17 +18,29 @@ const WEATHER = {
 const json = (schema: object): TagFormat => ({ kind: 'json', schema, path: 'structural_tag' })
 const ANY: TagFormat = { kind: 'anyText', excludes: [] }
 const tag = (begin: string, content: TagFormat, ...ends: string[]): Tag => ({
-  ...{ kind: 'tag', begin, content, ends },
+  kind: 'tag',
+  begin,
+  content,
+  ends,
 })
 const CALL = tag('<f=weather>', json(WEATHER), '</f>')
 const NOTE = tag('<f=note>', ANY, '</f>', '<end>')
 const triggered = (fields: object = {}): TagFormat => ({
-  ...{ kind: 'triggered', triggers: ['<f='], tags: [CALL, NOTE], excludes: [] },
-  ...{ atLeastOne: false, stopAfterFirst: false, ...fields },
+  kind: 'triggered',
+  triggers: ['<f='],
+  tags: [CALL, NOTE],
+  excludes: [],
+  atLeastOne: false,
+  stopAfterFirst: false,
+  ...fields,
 })
 const separated = (fields: object = {}): TagFormat => ({
-  ...{ kind: 'separated', tags: [CALL, NOTE], separator: ',' },
-  ...{ atLeastOne: true, stopAfterFirst: false, ...fields },
+  kind: 'separated',
+  tags: [CALL, NOTE],
+  separator: ',',
+  atLeastOne: true,
+  stopAfterFirst: false,
+  ...fields,
 })
 const CALLED = '<f=weather>{"city":"Rome"}</f>'
 
@@ -79,15 +91,23 @@ it.each<[TagFormat, string, boolean]>([
 })
 
 const SAMPLING: GenerateInput['sampling'] = {
-  ...{ temperature: 0.7, topP: 1, topK: 0, minP: 0, presencePenalty: 0, frequencyPenalty: 0 },
-  ...{ repetitionPenalty: 1, logitBias: {}, seed: 1 },
+  temperature: 0.7,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  repetitionPenalty: 1,
+  logitBias: {},
+  seed: 1,
 }
 
 it.each([1, 2, 3])('an answer that must have a tag has it, with seed %i', async (seed) => {
   const format = triggered({ tags: [CALL], atLeastOne: true, stopAfterFirst: true })
   const { result } = await runJob(
     {
-      ...{ maxTokens: 300, sampling: { ...SAMPLING, seed } },
+      maxTokens: 300,
+      sampling: { ...SAMPLING, seed },
       responseFormat: { type: 'structuralTag', format, path: 'structural_tag' },
     },
     { engine: scriptedEngine(babble, 1024) },
@@ -102,7 +122,8 @@ it('leaves a schema that cannot be enforced open and reports it', async () => {
   const format = tag('<f=a>', json({ type: 'object', minProperties: 99_999_999 }), '</f>')
   const { result, ignored } = await runJob(
     {
-      ...{ maxTokens: 20, sampling: SAMPLING },
+      maxTokens: 20,
+      sampling: SAMPLING,
       responseFormat: { type: 'structuralTag', format, path: 'structural_tag' },
     },
     { engine: scriptedEngine(babble, 1024) },

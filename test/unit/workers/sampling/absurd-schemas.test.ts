@@ -86,15 +86,10 @@ describe('an absurd schema', () => {
     [
       '10,000 references in a row',
       {
-        ...{
-          $ref: '#/$defs/name_0',
-          $defs: Object.fromEntries(
-            names(10_000).map((name, at) => [
-              name,
-              { $ref: `#/$defs/name_${at + 1}`, title: name },
-            ]),
-          ),
-        },
+        $ref: '#/$defs/name_0',
+        $defs: Object.fromEntries(
+          names(10_000).map((name, at) => [name, { $ref: `#/$defs/name_${at + 1}`, title: name }]),
+        ),
       },
     ],
     ['required that is no list', { allOf: [{ required: 5 }, { required: 6 }] }],

@@ -104,7 +104,9 @@ const pieces = {
 function write(pattern: string, letters: number): number {
   const factory = new ConstraintFactory({
     grammar: compileWholePattern(plainAlphabet(new GrammarBuilder()), pattern),
-    ...{ trie: buildTokenTrie(pieces), pieces, endTokenIds: new Set<number>() },
+    trie: buildTokenTrie(pieces),
+    pieces,
+    endTokenIds: new Set<number>(),
   })
   const follower = factory.create()
   for (let index = 0; index < letters; index += 1) {

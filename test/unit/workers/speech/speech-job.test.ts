@@ -19,7 +19,11 @@ import type { Voices } from '#workers/speech/voices.ts'
 
 const MODELS = join(import.meta.dirname, '../../../fixtures/models')
 const INPUT: SpeechInput = {
-  ...{ task: 'speak', text: 'The quick fox. A lazy dog.', voice: 'low', speed: 1, format: 'wav' },
+  task: 'speak',
+  text: 'The quick fox. A lazy dog.',
+  voice: 'low',
+  speed: 1,
+  format: 'wav',
 }
 const runtime = openRuntime()
 const folder = await mkdtemp(join(tmpdir(), 'millrace-speech-'))
@@ -54,7 +58,10 @@ async function speak(
   } as unknown as JobReplies<'speech'>
   const job = { input: { ...INPUT, ...change }, enqueuedAtMs: 0 }
   await processSpeech(job as unknown as JobEnvelope<'speech'>, {
-    ...{ model: { voices, encoder }, reply, signal: abort.signal, clock: systemClock },
+    model: { voices, encoder },
+    reply,
+    signal: abort.signal,
+    clock: systemClock,
   })
   const bytes = Buffer.concat(parts.map(({ data }) => Buffer.from(data, 'base64')))
   return { bytes, parts, sentences, format, seconds }
@@ -118,7 +125,9 @@ describe('a request that cannot be spoken', () => {
     ['letters of another script', { text: '日本語' }, piper, 'input', /nothing/],
   ])('is refused: %s', async (_what, change, voices, param, message) => {
     await expect(speak(change, voices)).rejects.toMatchObject({
-      ...{ kind: 'invalidRequest', param, message: expect.stringMatching(message) },
+      kind: 'invalidRequest',
+      param,
+      message: expect.stringMatching(message),
     })
   })
 })

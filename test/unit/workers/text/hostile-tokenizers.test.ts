@@ -19,7 +19,9 @@ const normalizer = (...normalizers: readonly object[]) => ({
   normalizer: { type: 'Sequence', normalizers },
 })
 const replace = (sought: string, content: string) => ({
-  ...{ type: 'Replace', pattern: { String: sought }, content },
+  type: 'Replace',
+  pattern: { String: sought },
+  content,
 })
 const wordPiece = (vocab: object, limit: unknown) => ({
   model: { type: 'WordPiece', vocab, unk_token: 'a', max_input_chars_per_word: limit },

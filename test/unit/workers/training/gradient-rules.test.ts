@@ -53,7 +53,9 @@ const attention = (settings: Attributes = {}): Case => ({
   trained: { q: [2, 3, 16], k: [2, 3, 8], v: [2, 3, 8] },
   nodes: [
     fused('GroupQueryAttention', ['q', 'k', 'v', 'past', 'past', '', '', 'cos', 'sin'], {
-      ...{ num_heads: int(4), kv_num_heads: int(2), do_rotary: int(1) },
+      num_heads: int(4),
+      kv_num_heads: int(2),
+      do_rotary: int(1),
       ...settings,
     }),
   ],
@@ -115,8 +117,10 @@ const CASES: Readonly<Record<string, Case>> = {
         trained: { x: a ? [3, 2] : [2, 3], z: b ? [4, 3] : [3, 4], c: [4] },
         nodes: [
           node('Gemm', ['x', 'z', 'c'], {
-            ...{ transA: int(a as number), transB: int(b as number) },
-            ...{ alpha: float(0.5), beta: float(2) },
+            transA: int(a as number),
+            transB: int(b as number),
+            alpha: float(0.5),
+            beta: float(2),
           }),
         ],
       },
@@ -224,7 +228,9 @@ const CASES: Readonly<Record<string, Case>> = {
     trained: { q: [2, 3, 32] },
     nodes: [
       fused('GroupQueryAttention', ['q', '', '', 'past', 'past', '', '', 'cos', 'sin'], {
-        ...{ num_heads: int(4), kv_num_heads: int(2), do_rotary: int(1) },
+        num_heads: int(4),
+        kv_num_heads: int(2),
+        do_rotary: int(1),
       }),
     ],
   },
@@ -314,7 +320,11 @@ function differentiated({ trained, nodes, constants = [], given = {}, declared =
   ]
   const { graph } = lowerGraph(
     {
-      ...{ name: 'case', nodes: [...nodes, ...lossNodes], constants, inputs, rest: [] },
+      name: 'case',
+      nodes: [...nodes, ...lossNodes],
+      constants,
+      inputs,
+      rest: [],
       outputs: [makeValue('y', 'float32', undefined), makeValue('loss', 'float32', [])],
     },
     new GraphWriter('forward', 17),

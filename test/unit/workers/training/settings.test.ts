@@ -3,7 +3,11 @@ import { expect, it } from 'vitest'
 import { settle } from '#workers/training/settings.ts'
 
 const OPEN = {
-  ...{ epochs: null, batchSize: null, learningRateMultiplier: null, rank: null, alpha: null },
+  epochs: null,
+  batchSize: null,
+  learningRateMultiplier: null,
+  rank: null,
+  alpha: null,
 }
 const examples = (length: number) => Array.from({ length }, () => ({ tokenIds: [], isTarget: [] }))
 const module = (inSize: number) => ({ inSize }) as Parameters<typeof settle>[2][number]

@@ -49,7 +49,10 @@ describe('the training graph of a decoder', () => {
     const layout = new MatrixLayout(graph.matrices, SHAPE.rank)
     const elements = layout.initialize(1)
     const model = await LossModel.open(runtime, graph, {
-      ...{ file, layout, elements, session: ONE_THREAD },
+      file,
+      layout,
+      elements,
+      session: ONE_THREAD,
     })
     const examples = TEXTS.map((tokenIds) => ({ tokenIds, isTarget: tokenIds.map(() => true) }))
     // Where the attention is known, both texts share a row.

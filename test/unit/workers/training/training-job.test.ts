@@ -64,9 +64,12 @@ async function run(
   } satisfies JobReplies<'training'>
   const key = 'fine-tuning/a/examples.jsonl'
   const job = {
-    ...{ modelId: 'tiny', enqueuedAtMs: 0 },
+    modelId: 'tiny',
+    enqueuedAtMs: 0,
     input: {
-      ...{ task: 'train', examplesKey: key, seed: 3 },
+      task: 'train',
+      examplesKey: key,
+      seed: 3,
       validationKey: 'fine-tuning/a/validation.jsonl',
       hyperparameters: {
         epochs: EPOCHS,
@@ -80,8 +83,11 @@ async function run(
     },
   } as unknown as Parameters<typeof processTraining>[0]
   const model = {
-    ...{ folder: base, runtime, storage },
-    ...{ model: { options: {} } as never, session: { intraOpThreads: 1 } },
+    folder: base,
+    runtime,
+    storage,
+    model: { options: {} } as never,
+    session: { intraOpThreads: 1 },
   }
   const ended = processTraining(job, { model, reply, signal: abort.signal, clock: systemClock })
   const error = await ended.then(
@@ -139,11 +145,13 @@ describe('a training job', () => {
   it('stores the adapter in the form of PEFT, with checkpoints, and no further state', async () => {
     const { result, storage } = whole
     expect(result).toMatchObject({
-      ...{ steps: STEPS, statistics: { examples: 5, truncatedExamples: 0 } },
+      steps: STEPS,
+      statistics: { examples: 5, truncatedExamples: 0 },
       checkpoints: Array.from({ length: EPOCHS }, (_, epoch) => ({ step: 2 * (epoch + 1) })),
     })
     const adapter = await readPeftAdapter(join(folder, 'whole', result?.adapter.prefix ?? ''), {
-      ...{ rankMax: 8, bytesMax: 1 << 20 },
+      rankMax: 8,
+      bytesMax: 1 << 20,
     })
     const [module] = adapter.modules.values()
     expect(module).toMatchObject({ rank: 2, scale: 2 })

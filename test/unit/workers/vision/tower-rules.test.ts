@@ -8,8 +8,13 @@ import { readTowerRules } from '#workers/vision/tower-rules.ts'
 
 const NUMBERS = { image_mean: [0.5, 0.4, 0.3], image_std: [0.2, 0.2, 0.2] }
 const JINA = {
-  ...{ image_processor_type: 'JinaCLIPImageProcessor', size: 224, resize_mode: 'shortest' },
-  ...{ interpolation: 'bicubic', mean: NUMBERS.image_mean, std: NUMBERS.image_std, fill_color: 0 },
+  image_processor_type: 'JinaCLIPImageProcessor',
+  size: 224,
+  resize_mode: 'shortest',
+  interpolation: 'bicubic',
+  mean: NUMBERS.image_mean,
+  std: NUMBERS.image_std,
+  fill_color: 0,
 }
 
 async function rulesOf(processor: object, config: object = { model_type: 'clip' }) {
