@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
-import { readVersion } from '#shared/version.ts'
+import { readVersion } from '#shared/process.ts'
 
 import { trustAuthorities } from './authorities.ts'
 import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'

@@ -11,7 +11,8 @@ import { type CreateServices, runIdOf, startRun } from './create-job.ts'
 import type { RunServices } from './run.ts'
 import type { FINE_TUNE_ID, JOB_ID } from './schemas.ts'
 import type { TunedModels } from './tuned-models.ts'
-import { OPEN_STATES, type TuningStore } from './tuning-store.ts'
+import { OPEN_STATES } from './tuning-states.ts'
+import type { TuningStore } from './tuning-store.ts'
 
 /** The collaborators of the surface. */
 export interface TuningServices extends CreateServices, RunServices {

@@ -6,7 +6,8 @@ import { openEventStream } from '#api/http/sse.ts'
 import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 import type { Turns } from '#shared/turns.ts'
 
-import { OPEN_STATES, type TuningStore } from './tuning-store.ts'
+import { OPEN_STATES } from './tuning-states.ts'
+import type { TuningStore } from './tuning-store.ts'
 
 const POLL_MS = 300
 const EVENTS_PER_READ = 500

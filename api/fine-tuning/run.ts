@@ -12,7 +12,8 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { runIdOf } from './create-job.ts'
 import { FaultyExamplesError, prepareExamples, type ReadExample } from './example-lines.ts'
 import { checkpointName, tunedModelName } from './tuned-models.ts'
-import type { NewTuningEvent, TuningStore } from './tuning-store.ts'
+import type { NewTuningEvent } from './tuning-states.ts'
+import type { TuningStore } from './tuning-store.ts'
 
 const HOUR_MS = 3_600_000
 /** Steps of one job that are recorded, besides those with a checkpoint or a validation loss. */

@@ -1,5 +1,4 @@
 import { and, asc, count, desc, eq, gt, inArray, isNotNull, isNull, sql } from 'drizzle-orm'
-import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, hasFields, isBeyondRowWhere } from '#shared/db/expressions.ts'
@@ -12,6 +11,8 @@ import type {
   TuningTables,
 } from '#shared/db/schema/fine-tuning.ts'
 import { randomId } from '#shared/ids.ts'
+
+import { ENDED_STATES, type NewTuningEvent, OPEN_STATES, type Transition } from './tuning-states.ts'
 
 /** A new job. */
 type NewTuningJob = Pick<
@@ -32,28 +33,10 @@ type NewTuningJob = Pick<
   | 'hyperparameters'
 >
 
-/** Something that happened to a job; `name` is unique within it, however often it is recorded. */
-export type NewTuningEvent = Pick<TuningEventRow, 'name' | 'message'> &
-  Partial<Pick<TuningEventRow, 'level' | 'type' | 'data'>>
-
-type Status = TuningJobRow['status']
-
-/** A change of a job's status, with the event that records it. */
-export interface Transition {
-  readonly from: readonly Status[]
-  readonly to: Status
-  readonly event: NewTuningEvent
-  readonly changes?: PgUpdateSetSource<TuningTables['jobs']>
-}
-
 interface TuningPage {
   readonly limit: number
   readonly after?: string
 }
-
-/** The states of jobs that have not ended. */
-export const OPEN_STATES = ['validating_files', 'queued', 'running', 'paused'] as const
-const ENDED_STATES: readonly Status[] = ['succeeded', 'failed', 'cancelled']
 
 interface TuningStoreOptions {
   readonly db: Db

@@ -48,7 +48,7 @@ export function inferenceSurfaces(
   users: UserServer,
   version: string,
 ): readonly Surface[] {
-  const { redis, queueKeys, config } = services
+  const { config } = services
   const signer = createUrlSigner(config.server.urlSigningSecret)
   const note = noteEvents(services)
   const { organizations, invitations } = users
@@ -62,23 +62,7 @@ export function inferenceSurfaces(
     respondAsync: respondAsync({ ...services, ...services.background }),
     storedRequests: services.background.storedRequests,
   }
-  const inferenceServices = {
-    ...services,
-    images: createImageIntake(config.inference.images),
-    workers: () => listWorkers(redis, queueKeys),
-    workersSeen: () => services.submitter.ledger.workers,
-    jobsInFlight: () => services.submitter.ledger.size,
-    signer,
-    note,
-    tunedModels: services.background.tunedModels,
-    stored: { ...services.background, isDefault: config.content.storesResponses },
-    config: {
-      deadlineSeconds: config.inference.deadlineSeconds,
-      anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
-      dialectsOff: config.inference.dialectsOff,
-    },
-    publicUrl: config.auth.site.externalUrl,
-  }
+  const inferenceServices = { ...inferenceOf(services), signer, note }
   const v1 = v1Plugin(shared, [
     inferencePlugin(inferenceServices),
     ...fileSurfaces(services, note),
@@ -114,6 +98,25 @@ export function inferenceSurfaces(
     { prefixes: ['/v1'], plugin: v1 },
     { prefixes: ['/'], plugin: root },
   ]
+}
+
+function inferenceOf(services: Services) {
+  const { redis, queueKeys, config, submitter, background } = services
+  return {
+    ...services,
+    images: createImageIntake(config.inference.images),
+    workers: () => listWorkers(redis, queueKeys),
+    workersSeen: () => submitter.ledger.workers,
+    jobsInFlight: () => submitter.ledger.size,
+    tunedModels: background.tunedModels,
+    stored: { ...background, isDefault: config.content.storesResponses },
+    config: {
+      deadlineSeconds: config.inference.deadlineSeconds,
+      anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+      dialectsOff: config.inference.dialectsOff,
+    },
+    publicUrl: config.auth.site.externalUrl,
+  }
 }
 
 function fileSurfaces(services: Services, note: NoteEvent): readonly FastifyPluginAsync[] {

@@ -1,10 +1,9 @@
 import { drain } from '#api/http/connections.ts'
 import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
-import { collectGarbage } from '#shared/collect-garbage.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
-import { readVersion } from '#shared/version.ts'
+import { collectGarbage, readVersion } from '#shared/process.ts'
 
 import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'

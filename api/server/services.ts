@@ -87,63 +87,44 @@ export async function openServices(
   telemetry: ApiTelemetry,
 ): Promise<Services> {
   const { registry, tracing, jobs } = telemetry
-  const closers: (() => unknown)[] = []
-  const close = async () => {
-    for (const closer of closers.splice(0).reverse()) await closer()
-  }
+  const { opened, close } = createClosers()
   try {
     const listed = await loadCatalogue(config.inference.catalogueFile)
-    const database = openDatabase({ ...config.database, logger: log })
-    closers.push(() => database.close())
+    const database = opened(openDatabase({ ...config.database, logger: log }))
     observePool(database.pool, registry, tracing)
     const tables = await prepareDatabase(config, database, log)
-    const lists = openLists(config, database, log, telemetry)
-    closers.push(() => lists.close())
-    const { tablePrefix } = config.database
-    const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
+    const lists = opened(openLists(config, database, log, telemetry))
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
-    closers.push(() => redis.disconnect())
+    opened({ close: () => redis.disconnect() })
     await checkRedis(redis)
     const keys = queueKeys(config.infra.redisPrefix)
-    const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
-    closers.push(() => catalogue.close())
-    const activities = openActivities(database.db, activityTables(tablePrefix), lists.db)
+    const catalogue = opened(await new LiveCatalogue(listed, { redis, keys, log }).open())
     const cipher = openContentCipher(config.infra.encryptionKeys)
-    const { usageWriter, activityWriter } = openOutboxes({
-      usage,
-      activities,
-      redis,
-      log,
-      cipher,
-      prefix: config.infra.redisPrefix,
-    })
-    closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
-    const meter = createUsageMeter({ writer: usageWriter, clock: systemClock })
+    const records = openRecords({ config, database, lists, redis, cipher, log })
+    opened(records.usageWriter)
+    opened(records.activityWriter)
+    const meter = createUsageMeter({ writer: records.usageWriter, clock: systemClock })
     const reader = await openRedis(config.infra.redisUrl, 'reader', log)
-    closers.push(() => reader.disconnect())
+    opened({ close: () => reader.disconnect() })
     const store = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
-    closers.push(() => store.close())
+    opened(store)
     const background = openBackground({ database, lists, redis, cipher, log, config, catalogue })
-    const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
-    closers.push(() => incidents.close())
-    const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })
-    closers.push(() => series.close())
-    const incidentWatch = new IncidentWatch(incidents, {
-      series,
-      slowMs: config.server.slowRequestSeconds * 1000,
-    })
-    const submitter = await openSubmitter({
-      redis,
-      reader,
-      keys,
-      clock: systemClock,
-      log,
-      cipher,
-      queueDepthMax: config.inference.queueDepthMax,
-      mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
-      observers: [jobs, meter, incidentWatch.jobs],
-    })
-    closers.push(() => submitter.close())
+    const watch = openWatch({ config, redis, log })
+    opened(watch.incidents)
+    opened(watch.series)
+    const submitter = opened(
+      await openSubmitter({
+        redis,
+        reader,
+        keys,
+        clock: systemClock,
+        log,
+        cipher,
+        queueDepthMax: config.inference.queueDepthMax,
+        mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
+        observers: [jobs, meter, watch.incidentWatch.jobs],
+      }),
+    )
     return {
       config,
       log,
@@ -153,16 +134,11 @@ export async function openServices(
       redis,
       cipher,
       store,
-      usage,
       close,
-      activities,
-      usageWriter,
-      activityWriter,
       background,
       submitter,
-      incidents,
-      incidentWatch,
-      series,
+      ...records,
+      ...watch,
       dependencies: openDependencies({ database, lists, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
@@ -174,6 +150,40 @@ export async function openServices(
     await close()
     throw error
   }
+}
+
+/** Collects what is opened, and closes it in the reverse order. */
+function createClosers() {
+  const parts: { close(): unknown }[] = []
+  return {
+    opened<Part extends { close(): unknown }>(part: Part): Part {
+      parts.push(part)
+      return part
+    },
+    async close(): Promise<void> {
+      for (const part of parts.splice(0).reverse()) await part.close()
+    },
+  }
+}
+
+type Opened = Pick<Services, 'config' | 'database' | 'lists' | 'redis' | 'cipher' | 'log'>
+
+/** Usage and activities, and the outboxes that write them. */
+function openRecords({ config, database, lists, ...opened }: Opened) {
+  const { tablePrefix } = config.database
+  const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
+  const activities = openActivities(database.db, activityTables(tablePrefix), lists.db)
+  const prefix = config.infra.redisPrefix
+  return { usage, activities, ...openOutboxes({ ...opened, usage, activities, prefix }) }
+}
+
+/** What the console shows of the last day. */
+function openWatch({ config, ...opened }: Pick<Services, 'config' | 'redis' | 'log'>) {
+  const prefix = config.infra.redisPrefix
+  const incidents = new IncidentLog({ ...opened, prefix })
+  const series = new SeriesLog({ ...opened, prefix })
+  const slowMs = config.server.slowRequestSeconds * 1000
+  return { incidents, series, incidentWatch: new IncidentWatch(incidents, { series, slowMs }) }
 }
 
 function openDependencies({

@@ -108,21 +108,16 @@ export async function openUserServer(
     invitations,
     async verifyAccess(accessToken, outlasts) {
       const verified = await verify(accessToken)
-      if (verified === undefined) return undefined
-      const { userId } = verified
-      const user = await findUserById(services.store, userId)
+      const user = verified && (await activeUser(services, verified, outlasts))
       if (user === undefined) return undefined
-      if (isBanned(user, services.store.now())) throw banned()
-      if (outlasts) await mustBeSignedIn(services, verified)
       const isSeen = { isSeen: true }
-      const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
-      return { userId, isAnonymous: user.isAnonymous, organizations: memberships }
+      const organizations = await membershipsOf(database.db, organizationTables, user.id, isSeen)
+      return { userId: user.id, isAnonymous: user.isAnonymous, organizations }
     },
     async findAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
       if (!(await isAdmin(services, claims))) return undefined
-      const { sub = '' } = claims ?? {}
-      return UUID.test(sub) ? sub : ''
+      return UUID.test(claims?.sub ?? '') ? claims?.sub : ''
     },
     async close() {
       stopCleanUp()
@@ -130,6 +125,19 @@ export async function openUserServer(
       delivery.close()
     },
   }
+}
+
+/** The user of a token; throws where they are banned or, for what outlasts it, signed out. */
+async function activeUser(
+  services: AuthServices,
+  verified: VerifiedAccessToken,
+  outlasts: boolean,
+): ReturnType<typeof findUserById> {
+  const user = await findUserById(services.store, verified.userId)
+  if (user === undefined) return undefined
+  if (isBanned(user, services.store.now())) throw banned()
+  if (outlasts) await mustBeSignedIn(services, verified)
+  return user
 }
 
 function banned(): Error {

@@ -62,6 +62,14 @@ export function createApiMetrics(registry: Registry): ApiMetrics {
       labelNames: job,
       registers,
     }),
+    ...createAuthMetrics(registers),
+  }
+}
+
+/** Those of the user server. */
+function createAuthMetrics(registers: Registry[]) {
+  const buckets = [...SECONDS_BUCKETS]
+  return {
     authEvents: new Counter({
       name: 'millrace_auth_events_total',
       help: 'Security events of the user server, as the audit log names them.',

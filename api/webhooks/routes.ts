@@ -53,14 +53,7 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
       description,
       secrets: made.secrets,
     })
-    if (endpoint === undefined) {
-      throw failure.invalidRequest(
-        'Your organization has 50 webhook endpoints, the most allowed.',
-        {
-          code: 'webhook_limit_exceeded',
-        },
-      )
-    }
+    if (endpoint === undefined) throw tooManyEndpoints()
     return { ...presentEndpoint(endpoint), secret: made.secret }
   })
 
@@ -102,6 +95,12 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
     const changed = await webhooks.updateEndpoint(organizationId, id, { secrets: made.secrets })
     if (changed === undefined) throw noSuchEndpoint(id)
     return { ...presentEndpoint(changed), secret: made.secret }
+  })
+}
+
+function tooManyEndpoints(): ServiceError {
+  return failure.invalidRequest('Your organization has 50 webhook endpoints, the most allowed.', {
+    code: 'webhook_limit_exceeded',
   })
 }
 

@@ -3,7 +3,7 @@ import { cp, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
-import { readVersion } from '#shared/version.ts'
+import { readVersion } from '#shared/process.ts'
 
 import { makeSecrets } from '../data-dir.ts'
 

@@ -6,6 +6,7 @@ import { BATCH_ENDPOINTS } from '#api/batches/batch.ts'
 import { quantile, report } from '#test/support/fault-report.ts'
 import { createRandom } from '#test/support/random.ts'
 import { API_KEY } from '#test/support/tiers.ts'
+import { slowness } from '#test/support/watched-process.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from '../integration/limits/hostile-target.ts'
 import { answersOfBatch } from './adversarial-batches.ts'
@@ -22,7 +23,7 @@ const LARGE_SIZE = 900_000
 const LINE_SIZE = 3000
 const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 15
 const BODY_CHARACTERS_MAX = 6_000_000
-// Processor time of one turn of the event loop.
+// Processor time of one turn of the event loop, at the usual pace of a core.
 const TURN_MS_MAX = { api: 100, worker: 250 }
 // Beyond what a small request takes by itself.
 const WAIT_MS_MAX = 250
@@ -138,8 +139,13 @@ async function leastCostOf<Measured extends Cost>(
   return least
 }
 
+/** Whether others are held up too long, at the pace that the machine has now. */
 function isTooMuch({ api, worker, wait }: Cost): boolean {
-  return api > TURN_MS_MAX.api || worker > TURN_MS_MAX.worker || wait > WAIT_MS_MAX + calm.wait
+  const isBeyond = (pace: number): boolean =>
+    api > TURN_MS_MAX.api * pace ||
+    worker > TURN_MS_MAX.worker * pace ||
+    wait > WAIT_MS_MAX * pace + calm.wait
+  return isBeyond(1) && isBeyond(slowness())
 }
 
 /** A credential with which an operation is allowed; sign-outs end that of a user. */
@@ -186,9 +192,7 @@ describe('requests of every size', () => {
       const cost = await leastCostOf(() => costOf(name))
       costs.set(name, cost)
       expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
-      expect(cost.api).toBeLessThan(TURN_MS_MAX.api)
-      expect(cost.worker).toBeLessThan(TURN_MS_MAX.worker)
-      expect(cost.wait).toBeLessThan(WAIT_MS_MAX + calm.wait)
+      expect({ ...cost, isTooMuch: isTooMuch(cost) }).toMatchObject({ isTooMuch: false })
     },
   )
 
@@ -197,18 +201,24 @@ describe('requests of every size', () => {
     const lines = Map.groupBy(requests, ([path]) => `/v1${path}`)
     const endpoints = [...lines.keys()].filter((path) => Object.hasOwn(BATCH_ENDPOINTS, path))
     expect(endpoints.length).toBeGreaterThan(4)
-    await turns()
-    for (const endpoint of endpoints) {
-      const bodies = (lines.get(endpoint) ?? []).map(([, body]) => body)
-      const { status, answers } = await answersOfBatch(target.api.url, endpoint, bodies)
-      expect({ endpoint, status, failures: answers.filter((code) => code >= 500) }).toEqual({
-        endpoint,
-        status: 'completed',
-        failures: [],
-      })
-      expect(answers).toHaveLength(bodies.length)
+    const costOfLines = async (): Promise<Cost> => {
+      await turns()
+      for (const endpoint of endpoints) {
+        const bodies = (lines.get(endpoint) ?? []).map(([, body]) => body)
+        const { status, answers } = await answersOfBatch(target.api.url, endpoint, bodies)
+        const failures = answers.filter((code) => code >= 500)
+        expect({ endpoint, status, failures }).toEqual({
+          endpoint,
+          status: 'completed',
+          failures: [],
+        })
+        expect(answers).toHaveLength(bodies.length)
+      }
+      // The bound of the worker is that of single requests; these come many at a time.
+      return { api: (await turns()).api, worker: 0, wait: 0 }
     }
-    expect((await turns()).api).toBeLessThan(TURN_MS_MAX.api)
+    const cost = await leastCostOf(costOfLines)
+    expect({ ...cost, isTooMuch: isTooMuch(cost) }).toMatchObject({ isTooMuch: false })
   })
 
   it('in any field of any operation hold up neither process', { timeout: 600_000 }, async () => {

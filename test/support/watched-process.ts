@@ -1,6 +1,10 @@
 import { findFreePort } from '#launcher/embedded/child.ts'
 
 const RESOLUTION_MS = 5
+/** Milliseconds that the work below takes on the core on which bounds of turns were set. */
+const WORK_MS = 16
+const TIMES = 9
+const WORK = JSON.stringify(Array.from({ length: 90_000 }, (_, at) => ({ a: at })))
 
 /** Another process, looked at from inside. */
 export interface WatchedProcess {
@@ -93,4 +97,18 @@ function ask(
     socket.addEventListener('message', listen)
     socket.send(JSON.stringify({ id, method, params }))
   })
+}
+
+/**
+ * How much longer than there this core takes now for the same work; at least 1. Shared machines
+ * differ by a factor of two from hour to hour. The least of several times: another process that has
+ * the core does not count.
+ */
+export function slowness(): number {
+  const times = Array.from({ length: TIMES }, () => {
+    const from = performance.now()
+    JSON.parse(WORK)
+    return performance.now() - from
+  })
+  return Math.max(1, Math.min(...times) / WORK_MS)
 }

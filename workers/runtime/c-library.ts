@@ -2,7 +2,7 @@ import { flushCompileCache } from 'node:module'
 
 import koffi from 'koffi'
 
-import { collectGarbage } from '#shared/collect-garbage.ts'
+import { collectGarbage } from '#shared/process.ts'
 
 /**
  * Ends this process at once. `process.exit` first waits for every native call on another thread,

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import type { Registry } from 'prom-client'
+
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
@@ -7,6 +9,7 @@ import { queueName } from '#shared/contracts/job.ts'
 import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
+import { readVersion } from '#shared/process.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
@@ -14,7 +17,6 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
-import { readVersion } from '#shared/version.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
 import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
@@ -62,14 +64,12 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const { registry, tracing } = telemetry
   const metrics = createWorkerMetrics(registry)
   const storage = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
-  const redis = await openRedis(config.infra.redisUrl, 'worker', log)
-  await checkRedis(redis)
+  const connections = await openConnections(config.infra.redisUrl, log)
+  const { redis } = connections
   const keys = queueKeys(config.infra.redisPrefix)
   const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
   requireKnown(catalogue, config.inference.worker.modelIds)
   const served = chooseModels(catalogue, config, log)
-  const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
-  const replies = await openRedis(config.infra.redisUrl, 'replies', log)
   const runtime = openRuntime()
   const stopping = new AbortController()
   const pulls = new Map<string, PullProgress>()
@@ -84,9 +84,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
   })
   const host = new WorkerHost({
-    redis,
-    subscriber,
-    replies,
+    ...connections,
     keys,
     served,
     residency,
@@ -98,14 +96,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     cipher: openContentCipher(config.infra.encryptionKeys),
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
-  registerWorkerGauges(registry, () => host.queues)
-  const health = await openHealthServer({
-    port: config.inference.worker.metricsPort,
-    unserved: () => host.unserved,
-    metrics: config.telemetry.metrics,
-    registry,
-    log,
-  })
+  const health = await openHealth(host, { config, registry, log })
   await host.start()
   catalogue.onChange(() => host.follow(chooseModels(catalogue, config, log)))
   const queues = served.map(({ model }) => queueName(model.kind, model.id))
@@ -118,7 +109,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     stopping.abort()
     settler.flush()
     await health.close()
-    for (const client of [redis, subscriber, replies]) client.disconnect()
+    for (const client of Object.values(connections)) client.disconnect()
     // A model load or a long decode step cannot be interrupted.
     const released = residency.close().then(() => runtime.close())
     await Promise.race([released, sleep(RELEASE_MS)])
@@ -131,6 +122,30 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     stop: () => (stopped ??= stop()),
     leave: leaveProcess,
   }
+}
+
+/** The connections to Redis, after a check of its version and settings. */
+async function openConnections(url: string, log: Logger) {
+  const redis = await openRedis(url, 'worker', log)
+  await checkRedis(redis)
+  const subscriber = await openRedis(url, 'worker', log)
+  const replies = await openRedis(url, 'replies', log)
+  return { redis, subscriber, replies }
+}
+
+/** Serves the probes and metrics of the worker. */
+function openHealth(
+  host: WorkerHost,
+  { config, registry, log }: { config: WorkerTierConfig; registry: Registry; log: Logger },
+) {
+  registerWorkerGauges(registry, () => host.queues)
+  return openHealthServer({
+    port: config.inference.worker.metricsPort,
+    unserved: () => host.unserved,
+    metrics: config.telemetry.metrics,
+    registry,
+    log,
+  })
 }
 
 function requireKnown(catalogue: Catalogue, modelIds: readonly string[]): void {

@@ -46,14 +46,12 @@ export interface RotationOptions extends RotationOrigin {
 /** Issues the first refresh token of a session. */
 async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
   const refreshToken = randomSecret()
-  await store.db
-    .insert(store.tables.refreshTokens)
-    .values({
-      sessionId,
-      tokenSha256: sha256(refreshToken),
-      seed: randomBytes(SEED_BYTES),
-      createdAt: store.now(),
-    })
+  await store.db.insert(store.tables.refreshTokens).values({
+    sessionId,
+    tokenSha256: sha256(refreshToken),
+    seed: randomBytes(SEED_BYTES),
+    createdAt: store.now(),
+  })
   return refreshToken
 }
 

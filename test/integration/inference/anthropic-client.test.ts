@@ -116,29 +116,25 @@ describe("Anthropic's client", () => {
     ])
     const call = first.content[1] as Anthropic.ToolUseBlock
     say(['2'])
-    const result = { type: 'tool_result' as const, tool_use_id: call.id }
+    const failed: Anthropic.ToolResultBlockParam = {
+      type: 'tool_result',
+      tool_use_id: call.id,
+      content: [{ type: 'text', text: 'no' }],
+      is_error: true,
+    }
     const second = await client.messages.create({
       ...request,
       messages: [
         USER,
         { role: 'assistant', content: first.content },
-        {
-          role: 'user',
-          content: [
-            { ...result, content: [{ type: 'text', text: 'no' }], is_error: true },
-            { type: 'text', text: 'Go on.' },
-          ],
-        },
+        { role: 'user', content: [failed, { type: 'text', text: 'Go on.' }] },
       ],
     })
     expect(second.content).toMatchObject([{ type: 'text', text: '2' }])
+    const toolCalls = [{ id: call.id, name: 'add', arguments: '{"a":1}' }]
     expect(promptOf().messages).toEqual([
       USER,
-      {
-        role: 'assistant',
-        content: 'Sure.',
-        toolCalls: [{ id: call.id, name: 'add', arguments: '{"a":1}' }],
-      },
+      { role: 'assistant', content: 'Sure.', toolCalls },
       { role: 'tool', toolCallId: call.id, content: 'Error: no' },
       { role: 'user', content: 'Go on.' },
     ])
@@ -372,10 +368,8 @@ describe('errors, as the client sorts them', () => {
     surface.submitter.script = () => {
       throw failure.overloaded('Too much work is waiting.', { retryAfterSeconds: 2 })
     }
-    await expect(client.messages.create(REQUEST)).rejects.toMatchObject({
-      status: 529,
-      type: 'overloaded_error',
-    })
+    const refusal = { status: 529, type: 'overloaded_error' }
+    await expect(client.messages.create(REQUEST)).rejects.toMatchObject(refusal)
   })
 
   it('reports a failure in the middle of a stream', async () => {
@@ -383,9 +377,8 @@ describe('errors, as the client sorts them', () => {
       yield* [...speak(input as GenerateInput, ['a', 'b'])].slice(0, 2)
       throw failure.internal('Broken.')
     }
-    await expect(client.messages.stream(REQUEST).finalMessage()).rejects.toMatchObject({
-      type: 'api_error',
-    })
+    const answer = client.messages.stream(REQUEST).finalMessage()
+    await expect(answer).rejects.toMatchObject({ type: 'api_error' })
   })
 })
 

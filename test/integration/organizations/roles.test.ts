@@ -125,16 +125,14 @@ async function openScene(
     return user
   }
   const invitationId = `inv_${randomUUID()}`
-  await database.db
-    .insert(organizationTables('').invitations)
-    .values({
-      id: invitationId,
-      organizationId: id,
-      email: `${id}@example.test`,
-      role: 'member',
-      invitedBy: owner,
-      expiresAt: new Date(Date.now() + 60_000),
-    })
+  await database.db.insert(organizationTables('').invitations).values({
+    id: invitationId,
+    organizationId: id,
+    email: `${id}@example.test`,
+    role: 'member',
+    invitedBy: owner,
+    expiresAt: new Date(Date.now() + 60_000),
+  })
   return {
     id,
     invitationId,

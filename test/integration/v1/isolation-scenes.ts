@@ -247,16 +247,14 @@ export const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promis
   },
   invitation_id: async ({ organizationId }) => {
     const id = `inv_${randomUUID()}`
-    await database.db
-      .insert(organizationTables('').invitations)
-      .values({
-        id,
-        organizationId,
-        email: `${id}@example.test`,
-        role: 'member',
-        invitedBy: 'key:x',
-        expiresAt: new Date(Date.now() + 60_000),
-      })
+    await database.db.insert(organizationTables('').invitations).values({
+      id,
+      organizationId,
+      email: `${id}@example.test`,
+      role: 'member',
+      invitedBy: 'key:x',
+      expiresAt: new Date(Date.now() + 60_000),
+    })
     return id
   },
 }

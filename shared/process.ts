@@ -1,5 +1,13 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+
+/** The version of this release, as package.json states it. */
+export async function readVersion(): Promise<string> {
+  const text = await readFile(join(import.meta.dirname, '../package.json'), 'utf8')
+  return JSON.parse(text).version
+}
 
 /**
  * Frees what only the start needed: V8 would keep it, and the room that young objects took
