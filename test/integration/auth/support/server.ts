@@ -6,7 +6,7 @@ import { SignJWT } from 'jose'
 import { inject } from 'vitest'
 
 import { createMailer, type SmtpMailer } from '#api/auth/delivery/mailer.ts'
-import { authPlugin } from '#api/auth/plugin.ts'
+import { authPlugin, UNKNOWN_PATHS } from '#api/auth/plugin.ts'
 import type {
   CaptchaVerifier,
   Mailer,
@@ -150,6 +150,10 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     ...(options.onUsersEnded !== undefined && { onUsersEnded: options.onUsersEnded }),
   })
   const app = fastify({ trustProxy: false })
+  // The application refuses methods at the root.
+  app.addHook('onRequest', (request, reply, next) => {
+    if (!request.is404 || UNKNOWN_PATHS.refuseMethod(request, reply) === undefined) next()
+  })
   await app.register(authPlugin(services), { prefix: '/' })
   await app.register(authPlugin(services), { prefix: '/auth/v1' })
   await app.ready()
