@@ -2,7 +2,6 @@ import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ping } from '#shared/db/hosts.ts'
-import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { probeRedis } from '#shared/queue/redis-client.ts'
@@ -51,7 +50,7 @@ export async function reachStorage(storage: StorageConfig): Promise<void> {
   try {
     await store.check()
   } catch (error) {
-    throw new Error(`The object storage cannot be used: ${faultOf(error, storage)}`)
+    throw new Error(`The object storage cannot be used: ${(error as Error).message}`)
   } finally {
     store.close()
   }
@@ -87,17 +86,4 @@ export async function blameDatabase(env: Env, error: unknown): Promise<never> {
     await database.close()
   }
   throw error
-}
-
-// Answers to HEAD have no body, so the library knows only the status.
-function faultOf(error: unknown, storage: StorageConfig): string {
-  const reason = error instanceof ServiceError ? error.cause : error
-  const { message, $metadata } = reason as Error & { $metadata?: { httpStatusCode?: number } }
-  if (storage.driver === 'directory') return message
-  const status = $metadata?.httpStatusCode
-  if (status === 404) return `it has no bucket "${storage.bucket}"; check S3_BUCKET`
-  if (status === 401 || status === 403)
-    return 'it refuses the keys; check S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY'
-  const what = message === '' ? 'it does not answer' : message
-  return `${what}; check S3_ENDPOINT${status === undefined ? '' : ` (status ${status})`}`
 }

@@ -1,13 +1,13 @@
 import type { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 
-import type { DependencyState } from '#api/health/dependencies.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
+import type { DependencyState } from '#shared/dependencies.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
 import { readOldestWaitMs } from '#shared/queue/depth.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import { countLostWorkers, type ServedQueue, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
 import type { SeriesSample } from './series-log.ts'
@@ -38,6 +38,8 @@ export interface Overview {
   readonly dependencies: readonly DependencyState[]
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
+  /** Workers of the last hour that ended without announcing it. */
+  readonly workersLost: number
   readonly incidents: Incidents
   /**
    * Mails and text messages that wait for delivery; undefined while the database is unavailable.
@@ -105,13 +107,18 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
   ])
   const base = { version, slowAfterMs, atMs: Date.now(), dependencies, outbox }
   if (dependencies.some(({ name, isOk }) => name === 'redis' && !isOk)) {
-    return { ...base, queues: [], workers: [], incidents: { errors: [], failed: [], slow: [] } }
+    const incidents = { errors: [], failed: [], slow: [] }
+    return { ...base, queues: [], workers: [], workersLost: 0, incidents }
   }
-  const [workers, incidents] = await Promise.all([services.workers(), services.incidents()])
+  const [workers, workersLost, incidents] = await Promise.all([
+    services.workers(),
+    countLostWorkers(services.redis, services.keys),
+    services.incidents(),
+  ])
   const queues = await Promise.all(
     queuesOf(catalogue).map((model) => readQueue(services, model, { workers, incidents })),
   )
-  return { ...base, queues, workers, incidents }
+  return { ...base, queues, workers, workersLost, incidents }
 }
 
 async function readQueue(

@@ -1,6 +1,6 @@
 import type { FastifyPluginAsync } from 'fastify'
 
-import type { DependencyState } from './dependencies.ts'
+import type { DependencyState } from '#shared/dependencies.ts'
 
 export interface HealthServices {
   readonly dependencies: { states(): Promise<readonly DependencyState[]> }

@@ -48,8 +48,8 @@ export async function runApi(env: Env): Promise<RunningApi> {
     corsAllowedHeaders: config.auth.site.corsAllowedHeaders,
     watchers: [services.incidentWatch],
   })
-  // Logs the services that do not work from the start.
-  void services.dependencies.states()
+  const watching = new AbortController()
+  services.dependencies.watch(watching.signal)
   const stopMaintenance = startMaintenance(services)
   const work = start(app)
   const { host, port } = config.server
@@ -64,6 +64,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
     isDraining = true
     clearTimeout(settling)
     stopMaintenance()
+    watching.abort()
     const drainMs = config.server.drainTimeoutSeconds * 1000
     // Ends open requests with a 503 before they would be cut off.
     const lastCall = setTimeout(() => services.submitter.failPending(), drainMs + LAST_CALL_MS)

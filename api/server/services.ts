@@ -6,7 +6,6 @@ import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
 import { openUploads, type Uploads } from '#api/files/upload-store.ts'
-import { Dependencies, type Dependency } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { createUsageMeter } from '#api/usage/usage-meter.ts'
@@ -15,7 +14,7 @@ import { type Clock, systemClock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
 import { type ApiKeyStore, ensureBootstrapKey, openApiKeys } from '#shared/db/api-keys.ts'
 import { type Database, fitPool, openDatabase } from '#shared/db/client.ts'
-import { ping } from '#shared/db/hosts.ts'
+import { requireWrites } from '#shared/db/hosts.ts'
 import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { preparePooler } from '#shared/db/pooler.ts'
 import { type ListReads, openListReads } from '#shared/db/replica.ts'
@@ -24,13 +23,15 @@ import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { type OrganizationTables, organizationTables } from '#shared/db/schema/organizations.ts'
 import { usageTables } from '#shared/db/schema/usage.ts'
+import { Dependencies, type Dependency } from '#shared/dependencies.ts'
 import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
+import { redisChecks } from '#shared/queue/checks.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { type ContentCipher, openContentCipher } from '#shared/queue/content-cipher.ts'
 import { type QueueKeys, queueKeys } from '#shared/queue/keys.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { type ObjectStore, storageCheck } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observePool } from '#shared/telemetry/observe-pool.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
@@ -198,27 +199,11 @@ function openDependencies({
     {
       name: 'database',
       isRequired: false,
-      remedy: 'check DATABASE_URL and that Postgres runs',
-      check: () => ping(database.pool),
+      remedy: 'check DATABASE_URL, and that Postgres runs and takes writes',
+      check: () => requireWrites(database.pool),
     },
-    {
-      name: 'redis',
-      isRequired: true,
-      remedy: 'check REDIS_URL and that Redis runs',
-      check: () => redis.ping(),
-    },
-    {
-      name: 'redis_writes',
-      isRequired: false,
-      remedy: 'raise maxmemory of Redis, and check that it is no replica: no job can be queued',
-      check: () => redis.set(`${config.infra.redisPrefix}:health`, '1', 'PX', 1000),
-    },
-    {
-      name: 'storage',
-      isRequired: false,
-      remedy: 'check S3_ENDPOINT, S3_BUCKET, its region and keys',
-      check: () => store.check(),
-    },
+    ...redisChecks(redis, config.infra),
+    storageCheck(store),
   ]
   const { replica } = lists
   if (replica !== undefined) {

@@ -3,7 +3,8 @@ import { Client, type ClientBase, type Pool } from 'pg'
 import { parseDatabaseUrl } from '../config/database-url.ts'
 
 const PROBE_TIMEOUT_MS = 2000
-const IS_READ_ONLY = `select pg_is_in_recovery() or current_setting('transaction_read_only')::bool as "isReadOnly"`
+const IS_READ_ONLY = `select pg_is_in_recovery() as "isStandby",
+  pg_is_in_recovery() or current_setting('transaction_read_only')::bool as "isReadOnly"`
 
 /**
  * The servers of a connection string, of which one is in use. It is looked for when a connection is
@@ -124,4 +125,12 @@ async function probe(url: string, mustWrite: boolean): Promise<string> {
 /** Throws unless the database answers. */
 export async function ping(client: Pick<Client | Pool, 'query'>): Promise<void> {
   await client.query('select 1')
+}
+
+/** Throws unless the database takes writes. */
+export async function requireWrites(client: Pick<Client | Pool, 'query'>): Promise<void> {
+  const { rows } = await client.query<{ isStandby: boolean; isReadOnly: boolean }>(IS_READ_ONLY)
+  if (rows[0]?.isReadOnly !== true) return
+  const why = rows[0].isStandby ? 'it is a standby' : 'default_transaction_read_only is on'
+  throw new Error(`Postgres is read-only: ${why}`)
 }

@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import type { QueueKind } from '#shared/contracts/job.ts'
 
 import type { SamplingDefaults } from '../contracts/completion.ts'
+import type { DependencyState } from '../dependencies.ts'
 import type { QueueKeys } from './keys.ts'
 import { isCluster } from './redis-client.ts'
 
@@ -68,6 +69,8 @@ export interface WorkerHeartbeat {
   readonly isDraining: boolean
   /** The resident memory of the process. */
   readonly memoryBytes?: number
+  /** The services that do not work for it; absent before 0.2. */
+  readonly failing?: readonly DependencyState[]
   readonly queues: readonly ServedQueue[]
 }
 
@@ -103,6 +106,12 @@ export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<Worker
   return heartbeats.flatMap((heartbeat) =>
     heartbeat === null ? [] : [JSON.parse(heartbeat) as WorkerHeartbeat],
   )
+}
+
+/** How many workers of the last hour ended without announcing it. */
+export async function countLostWorkers(redis: Redis, keys: QueueKeys): Promise<number> {
+  const ids = await redis.zrange(keys.workers, '0', '999')
+  return ids.length === 0 ? 0 : ids.length - (await redis.exists(ids.map((id) => keys.worker(id))))
 }
 
 /** This process' connection as Redis counts them; undefined where there is one per shard. */

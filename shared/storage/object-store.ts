@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 
+import type { Dependency } from '../dependencies.ts'
 import { failure, type ServiceError } from '../errors.ts'
 
 /** Bytes under keys. A key becomes visible only when all of its bytes are stored. */
@@ -85,4 +86,14 @@ export function storageFull(cause: unknown): ServiceError {
     retryAfterSeconds: 30,
     cause,
   })
+}
+
+/** The check of the storage that both tiers make. */
+export function storageCheck(store: ObjectStore): Dependency {
+  return {
+    name: 'storage',
+    isRequired: false,
+    remedy: 'check S3_ENDPOINT, S3_BUCKET, its region and keys',
+    check: () => store.check(),
+  }
 }

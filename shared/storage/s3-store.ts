@@ -15,6 +15,7 @@ import {
 import type { StorageConfig } from '../config/infra.ts'
 import { failure } from '../errors.ts'
 import { assertPlainKey, type ObjectInfo, type ObjectStore, STAGED } from './object-store.ts'
+import { explainBucketFault } from './s3-check.ts'
 import { translateFaults, watchForSilence } from './s3-faults.ts'
 import { dropLeftover, listLeftovers } from './s3-leftovers.ts'
 import { PartBuffers, type S3Target, S3Upload } from './s3-upload.ts'
@@ -84,7 +85,10 @@ export function openS3Store(
         ? listLeftovers(client, config.bucket)
         : list(client, config.bucket, prefix),
     async check() {
-      await client.send(new HeadBucketCommand({ Bucket: config.bucket }))
+      const found = client.send(new HeadBucketCommand({ Bucket: config.bucket }))
+      await found.catch(async (error: Error) => {
+        throw await explainBucketFault(client, config.bucket, error)
+      })
     },
     close: () => client.destroy(),
   }

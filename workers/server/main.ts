@@ -1,19 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import type { Redis } from 'ioredis'
 import type { Registry } from 'prom-client'
 
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
 import { queueName } from '#shared/contracts/job.ts'
+import { Dependencies } from '#shared/dependencies.ts'
 import { LiveCatalogue } from '#shared/live-catalogue.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { readVersion } from '#shared/process.ts'
+import { redisChecks } from '#shared/queue/checks.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { type ObjectStore, storageCheck } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
@@ -83,6 +86,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     delayMs: config.telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
     isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
   })
+  const dependencies = watchDependencies(config, { redis, storage, log, signal: stopping.signal })
   const host = new WorkerHost({
     ...connections,
     keys,
@@ -91,6 +95,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     version,
     log,
     pullOf: (modelId) => pulls.get(modelId),
+    failing: () => dependencies.failing,
     clock: systemClock,
     onLoaded: trimMemory,
     cipher: openContentCipher(config.infra.encryptionKeys),
@@ -122,6 +127,24 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     stop: () => (stopped ??= stop()),
     leave: leaveProcess,
   }
+}
+
+interface WatchTools {
+  readonly redis: Redis
+  readonly storage: ObjectStore
+  readonly log: Logger
+  readonly signal: AbortSignal
+}
+
+/** Checks the services of the worker until the signal. */
+function watchDependencies(
+  { infra }: WorkerTierConfig,
+  { redis, storage, log, signal }: WatchTools,
+): Dependencies {
+  const checks = [...redisChecks(redis, infra), storageCheck(storage)]
+  const dependencies = new Dependencies(checks, { clock: systemClock, log })
+  dependencies.watch(signal)
+  return dependencies
 }
 
 /** The connections to Redis, after a check of its version and settings. */

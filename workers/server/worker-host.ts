@@ -6,6 +6,7 @@ import type { Redis } from 'ioredis'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import { queueName } from '#shared/contracts/job.ts'
+import type { DependencyState } from '#shared/dependencies.ts'
 import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -59,6 +60,8 @@ interface WorkerHostOptions {
   readonly residency: Residency<OpenModel>
   /** The download of a model's files, while one is in flight. */
   readonly pullOf?: (modelId: string) => ServedQueue['pull']
+  /** The services that failed their last check. */
+  readonly failing?: () => readonly DependencyState[]
   readonly version: string
   readonly clock: Clock
   readonly log: Logger
@@ -278,7 +281,7 @@ export class WorkerHost {
   }
 
   async #sendHeartbeat(): Promise<void> {
-    const { redis, keys, version } = this.#options
+    const { redis, keys, version, failing } = this.#options
     await this.#clock.sync(redis)
     const connectionId = await findConnectionId(redis)
     const heartbeat: WorkerHeartbeat = {
@@ -291,6 +294,7 @@ export class WorkerHost {
       startedAtMs: this.#startedAtMs,
       isDraining: this.#stopping.signal.aborted,
       memoryBytes: process.memoryUsage.rss(),
+      failing: failing?.() ?? [],
       queues: this.queues,
     }
     await writeHeartbeat(redis, keys, heartbeat)

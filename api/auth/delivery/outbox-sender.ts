@@ -185,15 +185,31 @@ function isRejected(error: unknown): boolean {
   return typeof code === 'number' && code >= 550 && code < 560
 }
 
-/** The codes of a failure, such as a mail server's; messages may repeat addresses. */
+// Failures of a connection, whose messages name the server and no recipient.
+const CONNECTION_CODES: readonly unknown[] = ['ESOCKET', 'ECONNECTION', 'ETIMEDOUT', 'ETLS', 'EDNS']
+const REASON_LENGTH_MAX = 200
+
+/**
+ * The codes of a failure, such as a mail server's, and the reason where there is no connection. The
+ * messages of servers may repeat email addresses.
+ */
 function codesOf(error: unknown): string {
-  const { name, code, responseCode } = deepestOf(error)
-  return [code ?? name, responseCode].filter((part) => part !== undefined).join(' ')
+  const { name, code, responseCode, message } = deepestOf(error)
+  const hasReason = CONNECTION_CODES.includes(code) && responseCode === undefined
+  const reason = hasReason ? String(message).slice(0, REASON_LENGTH_MAX) : undefined
+  return [code ?? name, responseCode, reason].filter((part) => part !== undefined).join(' ')
 }
 
 const CAUSES_MAX = 5
 
-function deepestOf(error: unknown): { name?: unknown; code?: unknown; responseCode?: unknown } {
+interface DeliveryFault {
+  readonly name?: unknown
+  readonly code?: unknown
+  readonly message?: unknown
+  readonly responseCode?: unknown
+}
+
+function deepestOf(error: unknown): DeliveryFault {
   let deepest: unknown = error
   for (let depth = 0; depth < CAUSES_MAX; depth += 1) {
     if (!(deepest instanceof Error) || !(deepest.cause instanceof Error)) break

@@ -23,20 +23,20 @@ import {
  *   failedLastHour: number, jobsPerSecond: number, tokensPerSecond: number, slotsUsed: number,
  *   slots: number, workersReady: number, workers: number }} QueueOverview
  * @typedef {{ kind: string, modelId: string, isReady: boolean, slots: number, active: number,
- *   waiting: number, jobsPerSecond: number, tokensPerSecond: number, cacheUse: number }} ServedQueue
+ *   waiting: number, jobsPerSecond: number, tokensPerSecond: number, cacheUse: number, isFailing?: boolean, loadError?: string }} ServedQueue
  * @typedef {{ workerId: string, version: string, pid: number, hostname: string, startedAtMs:
  * number,
- *   isDraining: boolean, queues: readonly ServedQueue[] }} WorkerHeartbeat
+ *   isDraining: boolean, queues: readonly ServedQueue[], failing?: readonly DependencyState[] }} WorkerHeartbeat
  * @typedef {{ atMs: number, requestId: string, method: string, route: string, status: number,
  *   modelId?: string }} SeenRequest
  * @typedef {SeenRequest & { kind: string }} FailedRequest
  * @typedef {SeenRequest & { durationMs: number, queueMs?: number, firstTokenMs?: number,
  *   completionTokens?: number }} SlowRequest
  * @typedef {{ kind: string, modelId?: string, count: number }} ErrorCount
- * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string }}
+ * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string, reason?: string }}
  * DependencyState @typedef {{ version: string, atMs: number, slowAfterMs: number,
  *   dependencies: readonly DependencyState[], queues: readonly QueueOverview[],
- *   workers: readonly WorkerHeartbeat[], incidents: { errors: readonly ErrorCount[],
+ *   workers: readonly WorkerHeartbeat[], workersLost: number, incidents: { errors: readonly ErrorCount[],
  *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] },
  *   outbox?: { waiting: number, failing: number, lastError?: string } }} Overview
  */
@@ -66,7 +66,7 @@ export function viewOf(overview) {
 }
 
 /** @param {Overview} overview @returns {Tile[]} */
-function tilesOf({ queues, workers, incidents, outbox }) {
+function tilesOf({ queues, workers, workersLost, incidents, outbox }) {
   const waiting = sum(queues, (queue) => queue.waiting)
   const oldest = Math.max(0, ...queues.map((queue) => queue.oldestWaitMs ?? 0))
   const slots = sum(queues, (queue) => queue.slots)
@@ -104,7 +104,11 @@ function tilesOf({ queues, workers, incidents, outbox }) {
     {
       label: 'Workers alive',
       value: figure(workers.length),
-      note: draining > 0 ? `${figure(draining)} about to stop` : workersNote(queues, workers),
+      note: [
+        draining > 0 ? `${figure(draining)} about to stop` : workersNote(queues, workers),
+        ...(workersLost > 0 ? [`${figure(workersLost)} died in the last hour`] : []),
+      ].join('; '),
+      ...(workersLost > 0 && { tone: /** @type {const} */ ('warn') }),
       ...(workers.length === 0 && { tone: /** @type {const} */ ('bad') }),
     },
     {
@@ -145,22 +149,33 @@ const DEPENDENCY_NAMES = new Map([
 ])
 
 /** @param {Overview} overview @returns {Table} */
-function dependenciesTable({ dependencies, atMs }) {
+function dependenciesTable({ dependencies, workers, atMs }) {
   return {
     id: 'dependencies',
     title: 'Services',
-    about: 'What this process needs.',
-    columns: [{ label: 'Service' }, { label: 'State' }, { label: 'For' }, { label: 'What to do' }],
-    rows: dependencies.map(({ name, isOk, sinceMs, remedy }) => [
-      { text: DEPENDENCY_NAMES.get(name) ?? name },
-      isOk
-        ? { text: 'works', tone: /** @type {const} */ ('good') }
-        : { text: 'fails', tone: /** @type {const} */ ('bad') },
-      { text: duration(Math.max(0, atMs - sinceMs)) },
-      { text: isOk ? NOTHING : remedy },
-    ]),
+    about: 'What this process needs, and what fails for a worker.',
+    columns: ['Service', 'State', 'For', 'Reason', 'What to do'].map((label) => ({ label })),
+    rows: [
+      ...dependencies.map((state) => dependencyCells(state, atMs)),
+      ...workers.flatMap((worker) =>
+        (worker.failing ?? []).map((state) =>
+          dependencyCells(state, atMs, `for the worker ${nameOfWorker(worker)}`),
+        ),
+      ),
+    ],
     empty: 'No service is checked.',
   }
+}
+
+/** @param {DependencyState} state @param {number} atMs @param {string} [note] @returns {Cell[]} */
+function dependencyCells({ name, isOk, sinceMs, reason, remedy }, atMs, note) {
+  return [
+    { text: DEPENDENCY_NAMES.get(name) ?? name, ...(note !== undefined && { note }) },
+    isOk ? { text: 'works', tone: 'good' } : { text: 'fails', tone: 'bad' },
+    { text: duration(Math.max(0, atMs - sinceMs)) },
+    { text: reason ?? NOTHING },
+    { text: isOk ? NOTHING : remedy },
+  ]
 }
 
 /** @param {Overview} overview @returns {Table} */
@@ -225,7 +240,7 @@ function workersTable({ workers, atMs }) {
     rows: workers.flatMap((worker) =>
       worker.queues.map((queue) => [
         {
-          text: `${worker.hostname}, ${worker.pid}`,
+          text: nameOfWorker(worker),
           note: `${worker.version}, up ${duration(atMs - worker.startedAtMs)}`,
         },
         { text: queue.modelId, note: queue.kind },
@@ -240,9 +255,17 @@ function workersTable({ workers, atMs }) {
   }
 }
 
+/** @param {WorkerHeartbeat} worker */
+function nameOfWorker({ hostname, pid }) {
+  return `${hostname}, ${pid}`
+}
+
 /** @param {WorkerHeartbeat} worker @param {ServedQueue} queue @returns {Cell} */
 function stateCell(worker, queue) {
+  const { loadError } = queue
   if (worker.isDraining) return { text: 'stopping', tone: 'warn' }
+  if (!queue.isReady && loadError !== undefined)
+    return { text: 'cannot be loaded', note: loadError, tone: 'bad' }
   return queue.isReady ? { text: 'ready', tone: 'good' } : { text: 'loading', tone: 'warn' }
 }
 

@@ -6,7 +6,9 @@ import { newEmail, PASSWORD } from './support/people.ts'
 import { type SentMail, startServer } from './support/server.ts'
 
 const rejected = Object.assign(new Error('no such mailbox'), { responseCode: 550 })
-const unavailable = Object.assign(new Error('not now'), { code: 'ECONNECTION' })
+const unavailable = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:25'), {
+  code: 'ESOCKET',
+})
 
 async function startBroken(error: Error) {
   const state = { error: error as Error | undefined, sent: [] as SentMail[] }
@@ -30,7 +32,7 @@ it('delivers what another process left, once', async () => {
   expect(await server.services.outbox.state()).toMatchObject({
     waiting: 1,
     failing: 1,
-    lastError: 'ECONNECTION',
+    lastError: 'ESOCKET connect ECONNREFUSED 127.0.0.1:25',
   })
   server.clock.advance(10)
   state.error = undefined

@@ -60,7 +60,9 @@ describe('the overview', () => {
         queues: [queue],
       })
     }
+    await admin.redis.zadd(admin.keys.workers, Date.now(), 'one whose heartbeat has expired')
     const overview = await read(admin)
+    expect(overview.workersLost).toBe(1)
     expect(overview.queues).toEqual([
       expect.objectContaining({
         kind: 'completion',

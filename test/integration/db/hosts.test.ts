@@ -3,6 +3,7 @@ import { describe, expect } from 'vitest'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { openDatabase } from '#shared/db/client.ts'
+import { requireWrites } from '#shared/db/hosts.ts'
 import { preparePooler } from '#shared/db/pooler.ts'
 import { eventually } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
@@ -37,6 +38,10 @@ describe('several Postgres servers', () => {
       ).at(-1)?.rows[0]?.port
     try {
       expect(await portOf()).toBe(second.port)
+      await requireWrites(database.pool)
+      const standby = openDatabase({ url: first.href, maxPoolSize: 1, logger: log })
+      await expect(requireWrites(standby.pool)).rejects.toThrow('default_transaction_read_only')
+      await standby.close()
       // A switch-over: the connection stays, and refuses writes from now on.
       await setReadOnly(first, false)
       await setReadOnly(second, true)

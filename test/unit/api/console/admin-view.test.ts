@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import { type View, viewOf } from '#api/console/assets/admin-view.js'
 import type { Overview, QueueOverview } from '#api/console/overview.ts'
-import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 const NOW = Date.UTC(2026, 0, 1)
 const QUEUE: QueueOverview = {
@@ -49,6 +49,7 @@ function view(changes: Partial<Overview>): View {
     slowAfterMs: 5000,
     queues: [QUEUE],
     workers: [WORKER],
+    workersLost: 0,
     dependencies: [],
     incidents: { errors: [], failed: [], slow: [] },
     outbox: { waiting: 0, failing: 0 },
@@ -61,16 +62,29 @@ const rows = ({ tables }: View, id: string) =>
   tables.find((table) => table.id === id)?.rows.map((cells) => cells.map(({ text }) => text))
 
 describe('the administration page', () => {
-  it('shows the state of each service, since when, and what to do', () => {
+  it('shows the state of each service, since when, why, and what to do', () => {
     const of = { isRequired: false, remedy: 'check S3_ENDPOINT', sinceMs: NOW - 60_000 }
-    const dependencies = [
-      { name: 'redis', isOk: true, ...of },
-      { name: 'storage', isOk: false, ...of },
-    ]
-    expect(rows(view({ dependencies }), 'dependencies')).toEqual([
-      ['Redis', 'works', '60 s', '–'],
-      ['Object storage', 'fails', '60 s', 'check S3_ENDPOINT'],
+    const failed = { name: 'storage', isOk: false, reason: 'refused', ...of }
+    const dependencies = [{ name: 'redis', isOk: true, ...of }, failed]
+    const workers = [WORKER, { ...WORKER, failing: [failed] }]
+    const shown = view({ dependencies, workers })
+    expect(rows(shown, 'dependencies')).toEqual([
+      ['Redis', 'works', '60 s', '–', '–'],
+      ['Object storage', 'fails', '60 s', 'refused', 'check S3_ENDPOINT'],
+      ['Object storage', 'fails', '60 s', 'refused', 'check S3_ENDPOINT'],
     ])
+    const ofWorker = shown.tables.find(({ id }) => id === 'dependencies')?.rows[2]
+    expect(ofWorker?.[0]?.note).toBe('for the worker host, 7')
+  })
+
+  it('shows why a worker cannot load a model', () => {
+    const [queue] = WORKER.queues
+    const queues = [{ ...(queue as ServedQueue), isReady: false, loadError: 'no such file' }]
+    const { tables } = view({ workers: [{ ...WORKER, queues }] })
+    expect(tables.find(({ id }) => id === 'workers')?.rows[0]?.[2]).toMatchObject({
+      text: 'cannot be loaded',
+      note: 'no such file',
+    })
   })
 
   it('shows slots, cache, speed and age of a worker', () => {
@@ -90,6 +104,13 @@ describe('the administration page', () => {
     expect(tile(none, 'Cache in use')?.note).toBe('no text model is loaded')
     const partly = view({ queues: [QUEUE, { ...QUEUE, modelId: 'other', workersReady: 0 }] })
     expect(tile(partly, 'Workers alive')?.note).toBe('1 queue is not served')
+  })
+
+  it('marks workers that ended without a stop', () => {
+    expect(tile(view({ workersLost: 2 }), 'Workers alive')).toMatchObject({
+      note: 'every queue is served; 2 died in the last hour',
+      tone: 'warn',
+    })
   })
 
   it('marks mails that could not be delivered', () => {

@@ -1,9 +1,9 @@
 import Fastify from 'fastify'
 import { describe, expect, it } from 'vitest'
 
-import { Dependencies } from '#api/health/dependencies.ts'
 import { healthPlugin } from '#api/health/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
+import { Dependencies } from '#shared/dependencies.ts'
 
 const ok = async () => undefined
 const fails = async () => {

@@ -1,5 +1,5 @@
-import { type Clock, withinTime } from '#shared/clock.ts'
-import type { Logger } from '#shared/logger.ts'
+import { type Clock, withinTime } from './clock.ts'
+import type { Logger } from './logger.ts'
 
 /** A service that requests need. */
 export interface Dependency {
@@ -19,19 +19,24 @@ export interface DependencyState {
   readonly remedy: string
   readonly isOk: boolean
   readonly sinceMs: number
+  /** Why the last check failed, for operators; absent when it did not. */
+  readonly reason?: string
 }
 
 /** Below the timeout of the probes in `deploy/helm`. */
 const CHECK_TIMEOUT_MS = 2000
 /** Probes, metrics and consoles of one interval share a check. */
 const KEPT_MS = 500
+const WATCH_INTERVAL_MS = 10_000
+const REASON_LENGTH_MAX = 300
 
-/** Checks the dependencies of this process on request, and logs every change with its reason. */
+/** Checks the dependencies of a process, and logs every change with its reason. */
 export class Dependencies {
   readonly #list: readonly Dependency[]
   readonly #clock: Clock
   readonly #log: Logger
   readonly #changes = new Map<string, { readonly isOk: boolean; readonly sinceMs: number }>()
+  readonly #failing = new Map<string, DependencyState>()
   #latest:
     | { readonly atMs: number; readonly states: Promise<readonly DependencyState[]> }
     | undefined
@@ -40,6 +45,11 @@ export class Dependencies {
     this.#list = list
     this.#clock = tools.clock
     this.#log = tools.log
+  }
+
+  /** Those that failed their last check. */
+  get failing(): readonly DependencyState[] {
+    return [...this.#failing.values()]
   }
 
   /** The states of all dependencies; never rejects. */
@@ -51,19 +61,33 @@ export class Dependencies {
     return this.#latest.states
   }
 
-  async #check({ name, isRequired, remedy, check }: Dependency): Promise<DependencyState> {
-    const reason = await failureOf(check)
-    const isOk = reason === undefined
+  /** Checks at once and at an interval, so that failures are logged without requests. */
+  watch(signal: AbortSignal): void {
+    void this.states()
+    const timer = setInterval(() => void this.states(), WATCH_INTERVAL_MS).unref()
+    signal.addEventListener('abort', () => clearInterval(timer), { once: true })
+  }
+
+  async #check(dependency: Dependency): Promise<DependencyState> {
+    const state = await this.#stateOf(dependency)
+    if (state.isOk) this.#failing.delete(state.name)
+    else this.#failing.set(state.name, state)
+    return state
+  }
+
+  async #stateOf({ name, isRequired, remedy, check }: Dependency): Promise<DependencyState> {
+    const err = await failureOf(check)
+    const isOk = err === undefined
+    const state = { name, isRequired, remedy, ...(!isOk && { reason: textOf(err) }) }
     const known = this.#changes.get(name)
-    if (known?.isOk === isOk) return { name, isRequired, remedy, ...known }
+    if (known?.isOk === isOk) return { ...state, ...known }
     const change = { isOk, sinceMs: this.#clock.now() }
     this.#changes.set(name, change)
     const operation = 'dependency.check'
-    if (!isOk)
-      this.#log.error({ operation, dependency: name, err: reason }, `${name} fails: ${remedy}`)
+    if (!isOk) this.#log.error({ operation, dependency: name, err }, `${name} fails: ${remedy}`)
     else if (known !== undefined)
       this.#log.info({ operation, dependency: name }, `${name} works again`)
-    return { name, isRequired, remedy, ...change }
+    return { ...state, ...change }
   }
 }
 
@@ -75,4 +99,8 @@ async function failureOf(check: () => Promise<unknown>): Promise<Error | undefin
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error))
   }
+}
+
+function textOf({ message }: Error): string {
+  return message.split('\n', 1).join('').slice(0, REASON_LENGTH_MAX)
 }

@@ -1,0 +1,35 @@
+import type { Redis } from 'ioredis'
+
+import type { InfraConfig } from '../config/infra.ts'
+import type { Dependency } from '../dependencies.ts'
+import { probeRedis } from './redis-client.ts'
+
+/** The checks of Redis that both tiers make. */
+export function redisChecks(
+  redis: Redis,
+  { redisUrl, redisPrefix }: Pick<InfraConfig, 'redisUrl' | 'redisPrefix'>,
+): readonly Dependency[] {
+  return [
+    {
+      name: 'redis',
+      isRequired: true,
+      remedy: 'check REDIS_URL and that Redis runs',
+      check: () => requireRedis(redis, redisUrl),
+    },
+    {
+      name: 'redis_writes',
+      isRequired: false,
+      remedy: 'raise maxmemory of Redis, and check that it is no replica: no job can be queued',
+      async check() {
+        await requireRedis(redis, redisUrl)
+        await redis.set(`${redisPrefix}:health`, '1', 'PX', 1000)
+      },
+    },
+  ]
+}
+
+// Commands of some connections wait while Redis is away, and the client does not say why it is.
+async function requireRedis(redis: Redis, url: string): Promise<void> {
+  if (redis.status === 'ready') await redis.ping()
+  else await probeRedis(url)
+}
