@@ -75,15 +75,12 @@ export async function reachWhatIsGiven(env: Env, config: Config): Promise<void> 
   if (faults.length > 0) throw new Error(faults.join('\n'))
 }
 
-/** Names the setting when a process cannot start because of its database. */
+/**
+ * Names the setting when a process cannot start because of its database. A refused connection has
+ * errors of many kinds (network, TLS, authentication), so the database itself is asked.
+ */
 export async function blameDatabase(env: Env, error: unknown): Promise<never> {
-  const isOfNetwork = ['connect', 'getaddrinfo'].includes(
-    (error as { syscall?: string }).syscall ?? '',
-  )
-  const isOfPostgres = (error as { severity?: string }).severity !== undefined
-  if (isOfNetwork || isOfPostgres) {
-    const database = await openReachableDatabase(loadConfig(env).config.database)
-    await database.close()
-  }
+  const database = await openReachableDatabase(loadConfig(env).config.database)
+  await database.close()
   throw error
 }

@@ -11,6 +11,11 @@ export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')
 
 // An arbitrary constant; every instance must use the same one.
 const ADVISORY_LOCK = 7_231_964_305
+// What to do, by the SQLSTATE of a failure.
+const HINTS: Readonly<Record<string, string>> = {
+  42501: ': the user of DATABASE_URL must be allowed to create tables in its schema',
+  25006: ': Postgres is read-only; check DATABASE_URL',
+}
 /** Migrations, and waiting for those of another instance, have no time limit. */
 const PATIENCE_MS = 86_400_000
 
@@ -93,7 +98,8 @@ async function applyOne(client: PoolClient, table: string, migration: Migration)
     await client.query('rollback').catch(() => {
       // A lost connection has already rolled back.
     })
-    throw new Error(`migration ${name} failed`, { cause: error })
+    const hint = HINTS[(error as { readonly code?: string }).code ?? ''] ?? ''
+    throw new Error(`migration ${name} failed${hint}`, { cause: error })
   }
 }
 

@@ -64,7 +64,7 @@ export async function openRedis(
     reason = reasonOf(error)
     if (Date.now() - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = Date.now()
-    log.warn({ operation: 'redis.connect', role, reason }, 'redis is unreachable')
+    log.warn({ operation: 'redis.connect', role, reason }, 'redis is unreachable: check REDIS_URL')
   }
   redis.on('error', onError).on('node error', onError)
   await whenReady(redis, timeoutMs).catch(async () => {

@@ -72,6 +72,21 @@ describe('the migrations', () => {
       expect((await run()).applied).toEqual(['0001_thing.sql'])
     })
   })
+
+  it.for([
+    ['default_transaction_read_only', 'on', 'Postgres is read-only; check DATABASE_URL'],
+    ['role', 'pg_monitor', 'must be allowed to create tables'],
+  ])('name what to do where %s is %s', async ([setting, value, sentence]) => {
+    await withEmptyDatabase(async (pool) => {
+      // Before Postgres 15 every role might create tables there.
+      await pool.query('revoke create on schema public from public')
+      pool.on('connect', (client) => void client.query(`set ${setting} = ${value}`))
+      // Connections of before keep their settings.
+      await Promise.all([pool.query('select 1'), pool.query('select 1')])
+      const run = migrate({ pool, folder: MIGRATIONS_FOLDER, tablePrefix: '', logger })
+      await expect(run).rejects.toThrow(sentence)
+    })
+  })
 })
 
 async function withEmptyDatabase(use: (pool: Pool) => Promise<void>): Promise<void> {

@@ -1,10 +1,11 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { describe, expect } from 'vitest'
+import { describe, expect, inject } from 'vitest'
 
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { it } from '#test/support/services.ts'
+import { apiEnv } from '#test/support/tiers.ts'
 
 import { envOf, runCommand } from './installation.ts'
 
@@ -55,6 +56,16 @@ describe('a start that cannot succeed', () => {
       expect(status).toBe(1)
     },
   )
+
+  it('names the setting of a database that does not speak TLS', ({ folder, databaseUrl }) => {
+    const settings = {
+      ...apiEnv(`${databaseUrl}?sslmode=verify-full`, 0),
+      REDIS_URL: inject('redisUrl'),
+    }
+    const { status, stderr } = runCommand(['api'], envOf(join(folder, 'data'), settings))
+    expect(stderr).toContain('does not support SSL connections; check DATABASE_URL')
+    expect(status).toBe(1)
+  })
 
   it('names a data directory that cannot be one', async ({ folder }) => {
     const file = join(folder, 'file')
