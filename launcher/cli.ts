@@ -55,22 +55,29 @@ const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
-  // Settings, data and relative paths belong to this folder: the project, unless it came as a
-  // package.
-  process.chdir(process.env.MILLRACE_HOME || join(import.meta.dirname, '..'))
   importDirectly()
   // A reader such as `head` that closes the pipe is not an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
     if (!SERVING.includes(argv[0] ?? '')) process.exit(STATUS_OF_BROKEN_PIPE)
   })
-  // Variables that are already set take precedence over the file.
-  if (existsSync('.env')) process.loadEnvFile('.env')
   try {
+    enterHome(process.env.MILLRACE_HOME)
+    // Variables that are already set take precedence over the file.
+    if (existsSync('.env')) process.loadEnvFile('.env')
     await runCommand(argv)
   } catch (error) {
     console.error(explain(error))
     await end(error instanceof UsageError ? 2 : 1)
+  }
+}
+
+/** Settings, data and relative paths belong to this folder: the project, unless it is a package. */
+function enterHome(home: string | undefined): void {
+  try {
+    process.chdir(home || join(import.meta.dirname, '..'))
+  } catch (cause) {
+    throw new Error('The folder of MILLRACE_HOME cannot be entered', { cause })
   }
 }
 

@@ -67,6 +67,14 @@ describe('a start that cannot succeed', () => {
     expect(status).toBe(1)
   })
 
+  it('names a folder of MILLRACE_HOME that does not exist', ({ folder }) => {
+    const settings = { MILLRACE_HOME: join(folder, 'nowhere') }
+    const { status, stderr } = runCommand(['config'], envOf(join(folder, 'data'), settings))
+    expect(stderr).toContain('The folder of MILLRACE_HOME cannot be entered (ENOENT')
+    expect(stderr).not.toMatch(/ {4}at /)
+    expect(status).toBe(1)
+  })
+
   it('names a data directory that cannot be one', async ({ folder }) => {
     const file = join(folder, 'file')
     await writeFile(file, '')
