@@ -1,6 +1,4 @@
 import { Redis } from 'ioredis'
-import { SignJWT } from 'jose'
-import { TOTP } from 'otpauth'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
@@ -12,10 +10,10 @@ import { expectUsable, keepScreenshot, LOOKS, openPage } from '#test/support/bro
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 import { countForeignImages } from '#test/support/page-probes.js'
 
-import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
+import { enrollAuthenticator, PASSWORD, post, serviceToken, signInByToken } from './console-page.ts'
+import { type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const HOSTILE = '<img src=x onerror="document.title=1">'
-const PASSWORD = 'a long password of the tests'
 
 let stack: PagesStack
 let redis: Redis
@@ -30,23 +28,11 @@ afterAll(async () => {
   await stack?.stop()
 })
 
-async function signIn(page: Page): Promise<void> {
-  await page.goto(`${stack.tiers.url}/admin/sign-in`)
-  await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
-  await page.getByRole('button', { name: 'Sign in with the token' }).click()
-  await page.getByRole('heading', { name: 'At a glance' }).waitFor()
-  // The heading appears before the rest of the page has arrived.
-  await page.waitForLoadState()
-}
-
-const post = (path: string, body: object, bearer: string) =>
-  fetch(`${stack.tiers.url}${path}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
+const signIn = (page: Page) => signInByToken(page, stack.tiers.url)
+const send = (path: string, body: object, bearer: string) =>
+  post(`${stack.tiers.url}${path}`, body, bearer)
 const complete = (model: string) =>
-  post('/v1/completions', { model, prompt: 'Once', max_tokens: 5 }, stack.tiers.apiKey)
+  send('/v1/completions', { model, prompt: 'Once', max_tokens: 5 }, stack.tiers.apiKey)
 
 describe('the administration page', { timeout: PATIENCE_MS }, () => {
   it.for(LOOKS)('shows queues, workers, errors and slow requests on $name', async (look) => {
@@ -114,7 +100,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
       },
       { email: 'user@example.test', password: PASSWORD, email_confirm: true },
     ]
-    for (const user of users) expect((await post('/admin/users', user, service)).status).toBe(200)
+    for (const user of users) expect((await send('/admin/users', user, service)).status).toBe(200)
     const { page, close } = await openPage(stack.browser)
     await page.goto(`${url}/admin/queues`)
     const enter = async (email: string) => {
@@ -137,8 +123,8 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const service = await serviceToken()
     const email = 'careful@example.test'
     const user = { email, password: PASSWORD, email_confirm: true, role: 'service_role' }
-    expect((await post('/admin/users', user, service)).status).toBe(200)
-    const code = await enrollAuthenticator(email)
+    expect((await send('/admin/users', user, service)).status).toBe(200)
+    const code = await enrollAuthenticator(stack.tiers.url, email)
     const { page, close } = await openPage(stack.browser)
     await page.goto(`${stack.tiers.url}/admin`)
     const enter = async (typed: string) => {
@@ -189,32 +175,6 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 })
-
-function serviceToken(): Promise<string> {
-  const secret = new TextEncoder().encode('a secret of the tests that is long enough')
-  return new SignJWT({ role: 'service_role' }).setProtectedHeader({ alg: 'HS256' }).sign(secret)
-}
-
-/** Gives an account an authenticator, by the user server; the result says its present code. */
-async function enrollAuthenticator(email: string): Promise<() => string> {
-  const read = async <Answer>(path: string, body: object, bearer = ''): Promise<Answer> =>
-    (await (await post(path, body, bearer)).json()) as Answer
-  const credentials = { email, password: PASSWORD }
-  const { access_token: access } = await read<{ access_token: string }>(
-    '/token?grant_type=password',
-    credentials,
-  )
-  const factor = await read<{ id: string; totp: { secret: string } }>(
-    '/factors',
-    { factor_type: 'totp' },
-    access,
-  )
-  const totp = new TOTP({ secret: factor.totp.secret })
-  const challenge = await read<{ id: string }>(`/factors/${factor.id}/challenge`, {}, access)
-  const proof = { challenge_id: challenge.id, code: totp.generate() }
-  expect((await post(`/factors/${factor.id}/verify`, proof, access)).status).toBe(200)
-  return () => totp.generate()
-}
 
 /** A worker and requests whose every name is markup. */
 async function plantHostileNames(): Promise<void> {

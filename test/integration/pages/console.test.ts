@@ -5,7 +5,8 @@ import { expectUsable, keepScreenshot, type Look, openPage } from '#test/support
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 import { countForeignImages, reopenDialog } from '#test/support/page-probes.js'
 
-import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
+import { act, openConsolePage, rowOf, signInByToken } from './console-page.ts'
+import { type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const HOSTILE = '<img src=x onerror="document.title=1">'
 const PAGES = [
@@ -24,26 +25,8 @@ beforeAll(async () => {
 }, BROWSER_TIMEOUT_MS)
 afterAll(() => stack?.stop())
 
-async function signIn(page: Page): Promise<void> {
-  await page.goto(`${stack.tiers.url}/admin/sign-in`)
-  await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
-  await page.getByRole('button', { name: 'Sign in with the token' }).click()
-  await page.getByRole('heading', { name: 'At a glance' }).waitFor()
-}
-
-async function open(page: Page, name: string): Promise<void> {
-  await page.goto(`${stack.tiers.url}/admin/console/${name}`)
-  await page.getByText('Loading …').first().waitFor({ state: 'detached' })
-}
-
-const rowOf = (page: Page, text: string) => page.getByRole('row').filter({ hasText: text })
-
-/** Presses a button of a row, and confirms its dialog. */
-async function act(page: Page, row: string, action: string): Promise<void> {
-  await rowOf(page, row).getByRole('button', { name: action }).click()
-  await page.getByRole('dialog').getByRole('button', { name: action, exact: true }).click()
-  await page.getByRole('dialog').waitFor({ state: 'detached' })
-}
+const signIn = (page: Page) => signInByToken(page, stack.tiers.url)
+const open = (page: Page, name: string) => openConsolePage(page, stack.tiers.url, name)
 
 const complete = () =>
   fetch(`${stack.tiers.url}/v1/completions`, {
