@@ -9,7 +9,6 @@ export default defineConfig({
   srcDir: '.vitepress/source',
   outDir: '../dist/site',
   cacheDir: '../dist/site-cache',
-  rewrites: { 'README.md': 'index.md', ':folder/README.md': ':folder/index.md' },
   cleanUrls: true,
   // Addresses of a running installation, and files that are no pages.
   ignoreDeadLinks: [/^https?:\/\/localhost/, /LICENSE$/, /\.env\.example$/],

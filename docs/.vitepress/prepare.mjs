@@ -3,19 +3,29 @@
 // installation serves.
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../..')
 const SOURCE = join(import.meta.dirname, 'source')
 const OPENAPI_URL = process.env.OPENAPI_URL ?? 'http://localhost:8081/openapi.json'
+/** Files that pages link and that are no pages. */
+const FILES = ['.env.example', 'LICENSE', 'deploy/helm/values.yaml']
 /** Pages for readers of the repository alone. */
 const LEFT_OUT = /^(\.github|models\/training|test\/fixtures)\//
 
 rmSync(SOURCE, { recursive: true, force: true })
 const pages = execFileSync('git', ['ls-files', '-z', '*.md'], { cwd: ROOT, encoding: 'utf8' })
 for (const page of pages.split('\0').filter((path) => path !== '' && !LEFT_OUT.test(path))) {
-  cpSync(join(ROOT, page), join(SOURCE, page))
+  // The page of a folder is its index on the site.
+  const text = readFileSync(join(ROOT, page), 'utf8').replaceAll(
+    /(?<=\]\([^()\s]*)README\.md/g,
+    'index.md',
+  )
+  const target = join(SOURCE, page.replace(/README\.md$/, 'index.md'))
+  mkdirSync(dirname(target), { recursive: true })
+  writeFileSync(target, text)
 }
+for (const file of FILES) cpSync(join(ROOT, file), join(SOURCE, 'public', file))
 const reference = join(SOURCE, 'docs/reference')
 mkdirSync(reference, { recursive: true })
 const settings = readFileSync(join(ROOT, '.env.example'), 'utf8')
