@@ -154,7 +154,13 @@ function dependenciesTable({ dependencies, workers, atMs }) {
     id: 'dependencies',
     title: 'Services',
     about: 'What this process needs, and what fails for a worker.',
-    columns: ['Service', 'State', 'For', 'Reason', 'What to do'].map((label) => ({ label })),
+    columns: [
+      { label: 'Service' },
+      { label: 'State' },
+      { label: 'For', isNumber: true },
+      { label: 'Reason' },
+      { label: 'What to do' },
+    ],
     rows: [
       ...dependencies.map((state) => dependencyCells(state, atMs)),
       ...workers.flatMap((worker) =>

@@ -55,6 +55,12 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     // Five tokens, and a time that was waited.
     expect(cells[6]).toBe('5')
     expect(cells[4]).toMatch(/^[\d.]+ (ms|s)$/)
+    // Neither "works" nor a duration is broken into lines.
+    const states = page.getByRole('table', { name: 'Services' }).locator('td.good, td.number')
+    const lines = await states
+      .locator('span')
+      .evaluateAll((spans) => spans.map((span) => span.getClientRects().length))
+    expect(new Set(lines)).toEqual(new Set([1]))
     const errors = page.getByRole('table', { name: 'Errors by kind' })
     await errors.getByText('not found').first().waitFor()
     const queues = page.getByRole('table', { name: 'Queues' })
