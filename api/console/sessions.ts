@@ -2,6 +2,8 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 
 import type { Redis } from 'ioredis'
 
+import { systemClock } from '#shared/clock.ts'
+
 /** A signed-in session of the console. */
 export interface AdminSession {
   /** The displayed name. */
@@ -30,22 +32,71 @@ export interface AdminSessions {
 export const SESSION_SECONDS = 12 * 3600
 const SECRET = /^[\w-]{43}$/
 
-/** Stores sessions in Redis under digests: read access to Redis does not permit a sign-in. */
-export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
-  const sessionKey = (secret: string): string => `${prefix}:admin:session:${digestOf(secret)}`
+/** How long a process admits a session by itself while Redis does not work. */
+const KEPT_MS = 900_000
+const KEPT_MAX = 100
+
+interface KeptSession {
+  readonly session: AdminSession
+  readonly keptAtMs: number
+  /** Redis did not take it. */
+  readonly isLocal: boolean
+}
+
+/**
+ * Stores sessions in Redis under digests: read access to Redis does not permit a sign-in. While
+ * Redis is away or full, each process admits those that it has opened or seen lately, because the
+ * console is needed then.
+ */
+export function openAdminSessions(
+  redis: Redis,
+  prefix: string,
+  clock = systemClock,
+): AdminSessions {
+  const kept = new Map<string, KeptSession>()
+  const sessionKey = (digest: string): string => `${prefix}:admin:session:${digest}`
+  const keep = (digest: string, session: AdminSession, isLocal: boolean): void => {
+    kept.delete(digest)
+    kept.set(digest, { session, isLocal, keptAtMs: clock.monotonic() })
+    const [oldest = ''] = kept.keys()
+    if (kept.size > KEPT_MAX) kept.delete(oldest)
+  }
   return {
     async open(session) {
       const secret = randomBytes(32).toString('base64url')
-      await redis.set(sessionKey(secret), JSON.stringify(session), 'EX', SESSION_SECONDS)
+      const digest = digestOf(secret)
+      const stored = redis.set(sessionKey(digest), JSON.stringify(session), 'EX', SESSION_SECONDS)
+      const isLocal = await stored.then(
+        () => false,
+        () => true,
+      )
+      keep(digest, session, isLocal)
       return secret
     },
     async find(secret) {
       if (!SECRET.test(secret)) return undefined
-      const found = await redis.get(sessionKey(secret))
-      return found === null ? undefined : (JSON.parse(found) as AdminSession)
+      const digest = digestOf(secret)
+      const known = kept.get(digest)
+      const isFresh = known !== undefined && clock.monotonic() - known.keptAtMs < KEPT_MS
+      if (isFresh && known.isLocal) return known.session
+      let found: string | null
+      try {
+        found = await redis.get(sessionKey(digest))
+      } catch {
+        return isFresh ? known.session : undefined
+      }
+      if (found === null) {
+        kept.delete(digest)
+        return undefined
+      }
+      const session = JSON.parse(found) as AdminSession
+      keep(digest, session, false)
+      return session
     },
     async close(secret) {
-      await redis.del(sessionKey(secret))
+      const digest = digestOf(secret)
+      kept.delete(digest)
+      await redis.del(sessionKey(digest))
     },
   }
 }
