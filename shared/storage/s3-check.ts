@@ -4,11 +4,12 @@ import { ServiceError } from '../errors.ts'
 
 interface Answer {
   readonly name?: string
+  readonly code?: string
   readonly message: string
   readonly $metadata?: { readonly httpStatusCode?: number }
 }
 
-// The codes of S3 that name one setting.
+// The codes of S3 and of connections that name one setting.
 const SENTENCES: Readonly<Record<string, string>> = {
   NoSuchBucket: 'it has no such bucket: check S3_BUCKET',
   InvalidBucketName: 'its name of the bucket is invalid: check S3_BUCKET',
@@ -17,6 +18,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
   AccessDenied: 'the access key may not list the bucket: check its policy, and S3_BUCKET',
   AuthorizationHeaderMalformed: 'it is in another region: check S3_REGION',
   PermanentRedirect: 'the bucket is in another region: check S3_REGION and S3_ENDPOINT',
+  EPROTO: 'it does not speak TLS: check S3_ENDPOINT, http or https',
   RequestTimeTooSkewed: 'the clock of this machine is wrong: synchronize it',
 }
 
@@ -29,9 +31,10 @@ export async function explainBucketFault(
   const head = answerOf(headFault)
   // Answers to HEAD have no body and thus no code; a list needs the same permission.
   const isAnswer = head.$metadata?.httpStatusCode !== undefined
-  const { name = '', message, $metadata } = isAnswer ? await listFault(client, bucket, head) : head
+  const fault = isAnswer ? await listFault(client, bucket, head) : head
+  const { message, $metadata } = fault
   const status = $metadata?.httpStatusCode
-  const sentence = SENTENCES[name]
+  const sentence = SENTENCES[fault.code ?? ''] ?? SENTENCES[fault.name ?? '']
   if (sentence !== undefined) return new Error(sentence)
   const [line = ''] = message.split('\n', 1)
   const reason = line === '' ? 'it does not answer' : line

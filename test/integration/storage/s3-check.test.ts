@@ -19,7 +19,10 @@ describe('the check of the object storage', () => {
       { endpoint: 'http://127.0.0.1:1' },
       'ECONNREFUSED 127.0.0.1:1: check S3_ENDPOINT',
     ],
-  ] as const)('names %s when it is wrong', async ([_setting, wrong, sentence]) => {
+    ['S3_ENDPOINT', 'https', 'it does not speak TLS: check S3_ENDPOINT'],
+  ] as const)('names %s when it is wrong: %j', async ([_setting, given, sentence]) => {
+    const https = { endpoint: s3.config.endpoint.replace('http:', 'https:') }
+    const wrong = given === 'https' ? https : given
     const store = openS3Store({ ...s3.config, ...wrong })
     await expect(store.check()).rejects.toThrow(sentence)
     store.close()
