@@ -5,7 +5,6 @@ import { createConnection } from 'node:net'
 import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { readOutboxState } from '#api/auth/delivery/outbox.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
@@ -19,7 +18,7 @@ import { findFreePort } from '../embedded/child.ts'
 import { reachRedis, reachStorage } from '../reach.ts'
 import { withRunningInstallation } from '../running.ts'
 import { checkSettings, readSettings } from '../tier-env.ts'
-import { hasWorkerTier } from './models.ts'
+import { hasTier } from './models.ts'
 
 /** One check: it returns its finding, or throws a sentence that states the problem. */
 interface Check {
@@ -27,8 +26,8 @@ interface Check {
   /** Settings that name external services; without them `millrace up` starts embedded ones. */
   readonly settings?: readonly string[]
   readonly remedy: string
-  /** Looks at what the image of the API does not have. */
-  readonly isOfWorkers?: boolean
+  /** The tier whose image alone has what is looked at. */
+  readonly tier?: 'api' | 'workers'
   run(config: Config, log: Logger): Promise<string>
 }
 
@@ -81,19 +80,20 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'Messages',
+    tier: 'api',
     settings: DATABASE_SETTINGS,
     remedy: 'check the settings AUTH_SMTP_* and AUTH_SMS_*; the log of the API names each failure',
     run: checkOutbox,
   },
   {
     name: 'Models',
-    isOfWorkers: true,
+    tier: 'workers',
     remedy: 'restore the files of the model, or run `millrace models pull`',
     run: checkModels,
   },
   {
     name: 'ONNX Runtime',
-    isOfWorkers: true,
+    tier: 'workers',
     remedy: 'install the dependencies again; glibc and a supported platform are needed',
     run: checkRuntime,
   },
@@ -109,9 +109,9 @@ export async function doctor(given: Env): Promise<void> {
   const config = running === undefined ? settingsToStart(env) : checkedSettings(env)
   const log = createLogger({ level: 'silent' })
   let failures = 0
-  for (const { name, settings, remedy, isOfWorkers, run } of CHECKS) {
-    if (isOfWorkers === true && !hasWorkerTier()) {
-      console.log(`-  ${name}: checked in the image of a worker`)
+  for (const { name, settings, remedy, tier, run } of CHECKS) {
+    if (tier !== undefined && !hasTier(tier)) {
+      console.log(`-  ${name}: checked in the image of ${tier === 'api' ? 'the API' : 'a worker'}`)
       continue
     }
     if (running === undefined && settings?.every((setting) => env[setting] === undefined)) {
@@ -239,6 +239,7 @@ async function checkMail({ auth }: Config): Promise<string> {
 }
 
 async function checkOutbox({ database: settings }: Config, logger: Logger): Promise<string> {
+  const { readOutboxState } = await import('#api/auth/delivery/outbox.ts')
   const database = openDatabase({ ...settings, logger })
   try {
     const tables = authTables(settings.tablePrefix)

@@ -5,9 +5,9 @@ import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 
-/** Whether this installation has the worker tier; the image of the API has not. */
-export function hasWorkerTier(): boolean {
-  return existsSync(join(import.meta.dirname, '../../workers'))
+/** Whether this installation has a tier; the image of the other one has not. */
+export function hasTier(tier: 'api' | 'workers'): boolean {
+  return existsSync(join(import.meta.dirname, '../..', tier))
 }
 
 /** `millrace models list`, `verify`, `pull`, `convert` or `export`. */
@@ -25,7 +25,7 @@ export async function models(env: Env, args: Arguments): Promise<void> {
     }
     return
   }
-  if (!hasWorkerTier()) {
+  if (!hasTier('workers')) {
     throw new Error(`models ${name} needs the worker tier: run it in the image of a worker`)
   }
   const { runFileAction } = await import('./model-files.ts')

