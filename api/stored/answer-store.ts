@@ -181,6 +181,28 @@ export class AnswerStore {
     return chain
   }
 
+  /**
+   * The output items of these responses, as far as they are stored. Throws `invalidRequest` when
+   * their total size exceeds the limit.
+   */
+  async outputs(organizationId: string, ids: readonly string[]): Promise<readonly StoredItem[]> {
+    if (ids.length === 0) return []
+    const { id, object, content, deleteAt } = this.#answers
+    const keys: ContentKey[] = await this.#db
+      .select({ id, bytes: sql<number>`octet_length(${content})` })
+      .from(this.#answers)
+      .where(
+        and(
+          ...[eq(this.#answers.organizationId, organizationId), eq(object, 'response')],
+          ...[inArray(id, [...ids]), gt(deleteAt, sql`now()`)],
+        ),
+      )
+    if (keys.length === 0) return []
+    const found = await this.#load(this.#db, keys)
+    if (found.length < keys.length) throw tooLargeToContinue('input')
+    return found.flatMap(({ answer }) => (answer.output ?? []) as readonly StoredItem[])
+  }
+
   /** A page of answers, shorter than its limit where they are large. */
   async list(
     organizationId: string,

@@ -67,11 +67,11 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
     endpoint: 'v1/responses/input_tokens',
   })
   const body = { ...asked, input: asked.input ?? [] }
-  const { earlier } = await threadOf(http, services, body)
-  const isEmpty = earlier.length === 0 && itemsOf(body.input).length === 0
+  const { earlier, asked: input = body.input } = await threadOf(http, services, body)
+  const isEmpty = earlier.length === 0 && itemsOf(input).length === 0
   if (isEmpty && typeof body.instructions !== 'string') throw missingParameter('input')
   const openSummary = summaryOpener(services.cipher, caller.organizationId)
-  const request = responsesRequest(body, { earlier, openSummary })
+  const request = responsesRequest(body, { earlier, asked: input, openSummary })
   const [prompt] = request.input.prompts
   if (prompt?.form !== 'chat') throw new Error('a response was asked for without a chat')
   const { images } = request

@@ -9,6 +9,7 @@ import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
+import { withReferences } from './item-references.ts'
 import type { ResponseHead } from './responses-answer.ts'
 import type { ResponsesBody } from './responses-body.ts'
 import type { InputField } from './responses-input.ts'
@@ -19,6 +20,8 @@ import { checkUnstored, itemsOf } from './responses-request.ts'
 export interface ResponseThread {
   /** The items of the conversation so far. */
   readonly earlier: Exclude<InputField, string>
+  /** The input of the request with the items that it refers to. */
+  readonly asked?: InputField
   readonly isStored: boolean
   readonly conversationId: string | null
   /** Stores a finished response; answers the response as it then is. */
@@ -62,11 +65,16 @@ export async function threadOf(
       : conversationId === null
         ? []
         : await itemsOfConversation(services, caller, conversationId)
+  const asked = await withReferences(services, caller.organizationId, {
+    input: body.input,
+    earlier,
+  })
   return {
     earlier: earlier as unknown as ResponseThread['earlier'],
+    asked,
     isStored: body.store ?? stored.isDefault,
     conversationId,
-    save: (head, response) => save({ request }, services, { head, response, caller }),
+    save: (head, response) => save({ request }, services, { head, response, caller, asked }),
   }
 }
 
@@ -111,9 +119,14 @@ async function itemsOfConversation(
 async function save(
   { request }: Pick<Http, 'request'>,
   { stored, clock, log }: InferenceServices,
-  what: { readonly head: ResponseHead; readonly response: object; readonly caller: Caller },
+  what: {
+    readonly head: ResponseHead
+    readonly response: object
+    readonly caller: Caller
+    readonly asked: InputField
+  },
 ): Promise<object> {
-  const { head, response, caller } = what
+  const { head, response, caller, asked } = what
   const { body } = head
   if (stored === undefined || (!head.isStored && head.conversationId === null)) return response
   const answer = {
@@ -126,7 +139,7 @@ async function save(
     conversationId: head.conversationId,
     jobId: request.context.stored?.id ?? null,
     metadata: body.metadata ?? null,
-    input: withIds(head.id, body.input),
+    input: withIds(head.id, asked),
     answer: response as Readonly<Record<string, unknown>>,
     createdAtMs: clock.now(),
   }

@@ -16,6 +16,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
 
+import { HOSTED_ITEMS, type HostedItem, hostedStep } from './hosted-items.ts'
 import type { OpenSummary } from './summaries.ts'
 
 const ITEMS_MAX = 2048
@@ -38,7 +39,7 @@ const PART = variantSchema({
   },
 })
 type ContentPart = Static<typeof PART>
-type ImagePart = Extract<ContentPart, { type: 'input_image' }>
+type ImagePart = Omit<Extract<ContentPart, { type: 'input_image' }>, 'type'>
 const PARTS = Type.Union([Type.String(), Type.Array(PART)])
 
 /** Proxies write longer ids than this server does; an index of the database takes 2,700 bytes. */
@@ -56,52 +57,58 @@ const STORED_CALL = {
 }
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 
-/** The schema of one item of a conversation. */
-export const ITEM = variantSchema(
-  {
-    message: {
-      role: choice(['user', 'assistant', 'system', 'developer']),
-      content: PARTS,
-      phase: NONE,
-      ...STORED,
-    },
-    function_call: {
-      call_id: CALL_ID,
-      name: Type.String({ minLength: 1 }),
-      arguments: TEXT,
-      parsed_arguments: Type.Optional(Type.Unknown()),
-      ...STORED_CALL,
-    },
-    function_call_output: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
-    custom_tool_call: {
-      call_id: CALL_ID,
-      name: Type.String({ minLength: 1 }),
-      input: TEXT,
-      ...STORED_CALL,
-    },
-    custom_tool_call_output: { call_id: CALL_ID, output: PARTS, ...STORED_CALL },
-    // The reasoning of another model: accepted in a conversation, but not shown to this model.
-    reasoning: {
-      summary: optionalList(),
-      content: optionalList(),
-      encrypted_content: optionalString(),
-      ...STORED,
-    },
-    // The answer of `POST /v1/responses/compact`.
-    compaction: { encrypted_content: TEXT, id: ITEM_ID, created_by: NONE },
+const ITEMS = {
+  message: {
+    role: choice(['user', 'assistant', 'system', 'developer']),
+    content: PARTS,
+    phase: NONE,
+    ...STORED,
   },
+  function_call: {
+    call_id: CALL_ID,
+    name: Type.String({ minLength: 1 }),
+    arguments: TEXT,
+    parsed_arguments: Type.Optional(Type.Unknown()),
+    ...STORED_CALL,
+  },
+  function_call_output: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
+  custom_tool_call: {
+    call_id: CALL_ID,
+    name: Type.String({ minLength: 1 }),
+    input: TEXT,
+    ...STORED_CALL,
+  },
+  custom_tool_call_output: { call_id: CALL_ID, output: PARTS, ...STORED_CALL },
+  // The reasoning of another model: accepted in a conversation, but not shown to this model.
+  reasoning: {
+    summary: optionalList(),
+    content: optionalList(),
+    encrypted_content: optionalString(),
+    ...STORED,
+  },
+  // The answer of `POST /v1/responses/compact`.
+  compaction: { encrypted_content: TEXT, id: ITEM_ID, created_by: NONE },
+  ...HOSTED_ITEMS,
+} as const
+
+/** The schema of one item of a conversation. */
+export const ITEM = variantSchema(ITEMS, { fallback: 'message' })
+
+const INPUT_ITEM = variantSchema(
+  { ...ITEMS, item_reference: { id: Type.String({ minLength: 1, maxLength: 512 }) } },
   { fallback: 'message' },
 )
 
 /** The schema of the field `input`: a user's text, or the conversation so far. */
 export const INPUT = Type.Union(
-  [Type.String(), Type.Array(ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
+  [Type.String(), Type.Array(INPUT_ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
   {
     description:
-      'What the user says, or the whole conversation: messages (the type may be left out), calls of functions and custom tools, and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote.',
+      'What the user says, or the whole conversation: messages (the type may be left out), calls of functions and custom tools, and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote; calls of the built-in tools of other servers are shown as calls of functions; an `item_reference` names an output item of a stored response.',
   },
 )
 export type InputField = Static<typeof INPUT>
+type Item = Exclude<InputField, string>[number]
 
 /**
  * The conversation as chat templates read it: the instructions first, the calls of one turn in one
@@ -133,7 +140,7 @@ export function responsesMessages(
 
 function take(
   conversation: Conversation,
-  item: Exclude<InputField, string>[number],
+  item: Item,
   {
     index,
     images,
@@ -171,14 +178,49 @@ function take(
     }
     case 'reasoning':
       break
-    default: {
-      const read = contentOf(item.content, `input[${index}].content`, images)
-      const [image] = read.images ?? []
-      if (image !== undefined && item.role !== 'user') {
-        throw invalidValue(image.path, "images are only allowed with role 'user'.")
-      }
-      conversation.say(item.role === 'developer' ? 'system' : item.role, read)
+    case 'item_reference':
+      throw notStored(item.id, index)
+    case 'computer_call_output': {
+      const read = new MessageContent()
+      read.addImage(imageOf(item.output, `input[${index}].output`, images))
+      conversation.answer(item.call_id, read.fields, `input[${index}].call_id`)
+      break
     }
+    default:
+      if ('role' in item) say(conversation, item, { index, images })
+      else takeHosted(conversation, item, index)
+  }
+}
+
+function say(
+  conversation: Conversation,
+  { role, content }: Extract<Item, { role: unknown }>,
+  { index, images }: { readonly index: number; readonly images: RequestImages },
+): void {
+  const read = contentOf(content, `input[${index}].content`, images)
+  const [image] = read.images ?? []
+  if (image !== undefined && role !== 'user') {
+    throw invalidValue(image.path, "images are only allowed with role 'user'.")
+  }
+  conversation.say(role === 'developer' ? 'system' : role, read)
+}
+
+/** Shows what tools of another server did as calls of functions. */
+function takeHosted(conversation: Conversation, item: HostedItem, index: number): void {
+  const step = hostedStep(item, index)
+  switch (step.kind) {
+    case 'call':
+      checkJsonText(step.call.arguments, `input[${index}].arguments`)
+      conversation.call(step.call)
+      if (step.output !== undefined) {
+        conversation.answer(step.call.id, { content: step.output }, `input[${index}].id`)
+      }
+      break
+    case 'output':
+      conversation.answer(step.callId, { content: step.output }, `input[${index}].call_id`)
+      break
+    case 'nothing':
+      break
   }
 }
 
@@ -273,9 +315,9 @@ class Conversation {
     return this.#messages
   }
 
-  /** A turn grows until the first of its calls is answered. */
+  /** A turn grows until the calls that have outputs are all that it has. */
   get #mayGrow(): boolean {
-    return this.#outputs.size === 0
+    return this.#outputs.size === 0 || this.#open.size > 0
   }
 
   #endTurn(): void {
@@ -302,4 +344,12 @@ function noOutput(callId: string): ServiceError {
 
 function shown(callId: string): string {
   return callId.slice(0, 100)
+}
+
+/** The refusal of a reference to an item that is not stored. */
+export function notStored(id: string, index: number): ServiceError {
+  return failure.invalidRequest(
+    `Item with id '${id.slice(0, 100)}' not found. Only items of stored responses can be referred to: send the item itself, or store its response with 'store'.`,
+    { param: `input[${index}].id`, code: 'item_not_found' },
+  )
 }

@@ -235,8 +235,20 @@ export class ResponseOutput {
   }
 
   #idOf(prefix: string, index: number): string {
-    return hexId(prefix, `${this.#responseId} ${index}`)
+    return (
+      prefix + this.#responseId.slice(RESPONSE_PREFIX.length) + index.toString(16).padStart(2, '0')
+    )
   }
+}
+
+const RESPONSE_PREFIX = 'resp_'
+/** An id of an output item: those of its response, and its place. */
+const OUTPUT_ID = /^[a-z]+_([0-9a-f]{48})[0-9a-f]{2,}$/
+
+/** The id of the response that has an item of this id in its output. */
+export function responseOfItem(id: string): string | undefined {
+  const digits = OUTPUT_ID.exec(id)?.[1]
+  return digits === undefined ? undefined : RESPONSE_PREFIX + digits
 }
 
 /** An id of this dialect, the prefix and 48 hexadecimal digits, as a function of its source. */

@@ -23,6 +23,7 @@ import { checkMetadata } from '#api/v1/metadata-field.ts'
 import type { ResponseFormat, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { hiddenItems } from './hosted-items.ts'
 import {
   type CalledTool,
   LOGPROBS,
@@ -40,11 +41,20 @@ import { offeredTools } from './tool-namespaces.ts'
  */
 export function responsesRequest(
   body: ResponsesBody,
-  { earlier = [], openSummary }: { readonly earlier?: Items; readonly openSummary: OpenSummary },
+  {
+    earlier = [],
+    asked: askedInput = body.input,
+    openSummary,
+  }: {
+    readonly earlier?: Items
+    /** The input with the items that it refers to. */
+    readonly asked?: InputField
+    readonly openSummary: OpenSummary
+  },
 ): ChatRequest {
   checkStreamOptions(body)
   checkMetadata(body.metadata)
-  const input = earlier.length === 0 ? body.input : [...earlier, ...itemsOf(body.input)]
+  const input = earlier.length === 0 ? askedInput : [...earlier, ...itemsOf(askedInput)]
   const images = new RequestImages()
   const { instructions } = body
   const messages = responsesMessages(input, { instructions, images, openSummary })
@@ -70,7 +80,7 @@ export function responsesRequest(
     stream: body.stream ?? false,
     isTruncated: body.truncation === 'auto',
   })
-  addIgnoredFields(body, budget.ignored)
+  addIgnoredFields(body, [...budget.ignored, ...hiddenItems(itemsOf(body.input))])
   return { input: chat, tools, images }
 }
 

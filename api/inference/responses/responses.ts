@@ -73,9 +73,9 @@ async function runInBackground(
     thread,
   )
   // Faults of the request are answered now.
-  const { earlier } = thread
+  const { earlier, asked = body.input } = thread
   const openSummary = summaryOpener(services.cipher, head.organizationId)
-  requireVision(head.catalogueModel, responsesRequest(body, { earlier, openSummary }).images)
+  requireVision(head.catalogueModel, responsesRequest(body, { earlier, asked, openSummary }).images)
   const { organizationId, userId = null } = callerOf(http.request)
   const queued = presentResponse(head, { status: 'queued' })
   const isStored = await answers.add({
@@ -89,7 +89,7 @@ async function runInBackground(
     jobId: id,
     metadata: body.metadata ?? null,
     createdAtMs,
-    input: withIds(head.id, body.input),
+    input: withIds(head.id, asked),
     answer: queued as Readonly<Record<string, unknown>>,
   })
   if (!isStored) throw backgroundNeedsStore()
@@ -174,7 +174,7 @@ function responseGeneration(
 ): Generation<object> {
   const { id } = head
   const { input, tools, images } = responsesRequest(head.body, {
-    earlier: thread.earlier,
+    ...thread,
     openSummary: summaryOpener(cipher, head.organizationId),
   })
   requireVision(head.catalogueModel, images)

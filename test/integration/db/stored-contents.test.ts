@@ -70,4 +70,33 @@ describe('stored contents of more bytes than one request may read', () => {
       code: 'context_length_exceeded',
     })
   })
+
+  it('are not referred to, and never by another organization', async ({ database }) => {
+    const { answers } = await openStores(database)
+    const ids = Array.from({ length: NUMBER }, (_, at) => `resp_${at}`)
+    for (const id of ids) {
+      await answers.add({
+        id,
+        organizationId: ORGANIZATION,
+        userId: null,
+        object: 'response',
+        model: 'x',
+        previousId: null,
+        conversationId: null,
+        jobId: null,
+        metadata: null,
+        input: [],
+        answer: { id, output: [{ id: `msg_${id}`, text: LARGE }] },
+        createdAtMs: 0,
+      })
+    }
+    const [first = ''] = ids
+    expect(await answers.outputs(ORGANIZATION, [first])).toMatchObject([{ id: `msg_${first}` }])
+    expect(await answers.outputs('org-two', ids)).toEqual([])
+    await expect(answers.outputs(ORGANIZATION, ids)).rejects.toMatchObject({
+      status: 400,
+      param: 'input',
+      code: 'context_length_exceeded',
+    })
+  })
 })

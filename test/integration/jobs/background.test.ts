@@ -49,57 +49,6 @@ const call = (path: string, init: RequestInit = {}) =>
 const reach = (id: string, status: string) =>
   expect.poll(async () => (await client.responses.retrieve(id)).status).toBe(status)
 
-describe('a stored response', () => {
-  it('is fetched, listed with its input, continued and deleted', async () => {
-    const first = await client.responses.create(QUESTION)
-    expect(first).toMatchObject({ store: true, background: false })
-    const { output_text: _text, _request_id: _id, ...answer } = first
-    expect(await client.responses.retrieve(first.id)).toMatchObject(answer)
-    const { data } = await client.responses.inputItems.list(first.id)
-    expect(data).toMatchObject([
-      { type: 'message', role: 'user', content: [{ type: 'input_text', text: QUESTION.input }] },
-    ])
-    const second = await client.responses.create({
-      model: MODEL,
-      temperature: 0,
-      input: 'And of fox?',
-      previous_response_id: first.id,
-    })
-    expect(second.previous_response_id).toBe(first.id)
-    const alone = await client.responses.create({ ...QUESTION, input: 'And of fox?' })
-    expect(second.usage?.input_tokens).toBeGreaterThan(
-      (first.usage?.total_tokens ?? 0) + (alone.usage?.input_tokens ?? 0) - 20,
-    )
-    await client.responses.delete(first.id)
-    await expect(client.responses.retrieve(first.id)).rejects.toMatchObject({ status: 404 })
-    await expect(
-      client.responses.create({ ...QUESTION, previous_response_id: second.id }),
-    ).rejects.toMatchObject({ status: 400, code: 'previous_response_not_found' })
-  })
-
-  it('is not stored where its request says so', async () => {
-    const { id } = await client.responses.create({ ...QUESTION, store: false })
-    await expect(client.responses.retrieve(id)).rejects.toMatchObject({ status: 404 })
-  })
-
-  it('adds its items to its conversation', async () => {
-    const conversation = await client.conversations.create({
-      items: [{ type: 'message', role: 'user', content: 'My name is Ada.' }],
-      metadata: { topic: 'names' },
-    })
-    const answer = await client.responses.create({ ...QUESTION, conversation: conversation.id })
-    expect(answer.conversation).toEqual({ id: conversation.id })
-    const items = await client.conversations.items.list(conversation.id, { order: 'asc' })
-    expect(items.data.map((item) => ('role' in item ? item.role : item.type))).toEqual([
-      ...['user', 'user', 'assistant'],
-    ])
-    await client.conversations.delete(conversation.id)
-    await expect(
-      client.responses.create({ ...QUESTION, conversation: conversation.id }),
-    ).rejects.toMatchObject({ status: 404 })
-  })
-})
-
 describe('a call of a custom tool', () => {
   const format = { type: 'grammar', syntax: 'regex', definition: '[a-z]{3}' } as const
   const asked = {

@@ -14,10 +14,22 @@ const INPUT: readonly Refusal[] = [
   [{ input: [] }, 'input', 'empty_array', /./],
   [{ input: ['Hi'] }, 'input[0]', 'invalid_type', /expected an object/],
   [
-    { input: [{ type: 'item_reference', id: 'x' }] },
+    { input: [{ type: 'web_search', id: 'x' }] },
     'input[0].type',
     'invalid_value',
-    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', 'custom_tool_call', 'custom_tool_call_output', 'reasoning', and 'compaction'.",
+    /^Invalid value: 'web_search'\. Supported values are: 'message', 'function_call', .*'web_search_call'.*'item_reference'/,
+  ],
+  [
+    { input: [USER, { type: 'item_reference', id: 'msg_1' }] },
+    'input[1].id',
+    'item_not_found',
+    /^Item with id 'msg_1' not found\. Only items of stored responses/,
+  ],
+  [
+    { input: [{ type: 'shell_call', call_id: 'call_1', action: {} }] },
+    'input',
+    null,
+    'No tool output found for function call call_1.',
   ],
   [
     { input: [{ type: 'reasoning', summary: [] }] },

@@ -7,7 +7,7 @@ const BODY = { model: 'gpt-3.5-turbo', input: 'Hi' }
 const ADD = { type: 'function', name: 'add', description: 'Adds', parameters: { type: 'object' } }
 const ASKED = { name: 'add', description: 'Adds', parameters: { type: 'object' } }
 const SCHEMA = { type: 'json_schema', name: 'x', schema: { type: 'null' } }
-const MESSAGE_ID = expect.stringMatching(/^msg_[0-9a-f]{48}$/)
+const MESSAGE_ID = expect.stringMatching(/^msg_[0-9a-f]{50}$/)
 
 type Row = readonly [title: string, fields: object, expected: object]
 
@@ -293,7 +293,7 @@ describe('a response', () => {
         content: [{ type: 'output_text', text: 'Sure.', annotations: [], logprobs: [said] }],
       },
       {
-        id: expect.stringMatching(/^fc_[0-9a-f]{48}$/),
+        id: expect.stringMatching(/^fc_[0-9a-f]{50}$/),
         type: 'function_call',
         status: 'completed',
         call_id: expect.stringMatching(/^call_\w{24}$/),

@@ -1,0 +1,32 @@
+import type { InferenceServices } from '#api/inference/services.ts'
+import type { StoredItem } from '#api/stored/conversation-store.ts'
+
+import { type InputField, notStored } from './responses-input.ts'
+import { responseOfItem } from './responses-output.ts'
+
+type Items = Exclude<InputField, string>
+
+/**
+ * The input with the items that it refers to: those of stored responses of the organization. An
+ * item that `earlier` has is there already. Throws for an id that is not stored.
+ */
+export async function withReferences(
+  { stored }: InferenceServices,
+  organizationId: string,
+  { input, earlier }: { readonly input: InputField; readonly earlier: readonly StoredItem[] },
+): Promise<InputField> {
+  if (typeof input === 'string') return input
+  const ids = input.flatMap((item) => (item.type === 'item_reference' ? [item.id] : []))
+  if (ids.length === 0) return input
+  const present = new Set(earlier.map(({ id }) => id))
+  const responses = ids.filter((id) => !present.has(id)).flatMap((id) => responseOfItem(id) ?? [])
+  const outputs = (await stored?.answers.outputs(organizationId, [...new Set(responses)])) ?? []
+  const found = new Map(outputs.map((item) => [item.id, item]))
+  return input.flatMap((item, index) => {
+    if (item.type !== 'item_reference') return [item]
+    if (present.has(item.id)) return []
+    const referred = found.get(item.id)
+    if (referred === undefined) throw notStored(item.id, index)
+    return [referred as unknown as Items[number]]
+  })
+}
