@@ -79,6 +79,11 @@ await feature('embeddings', async () => {
 await feature('responses', async () => {
   const options = { model: openai.responses(CHAT), prompt: CAPITAL, ...asked }
   expect((await generateText(options)).text, 'Paris')
+  // The second step refers to the call of the first one, which the server has stored.
+  const steps = { ...asked, model: options.model, tools, stopWhen: stepCountIs(2) }
+  const answer = await generateText({ ...steps, prompt: FORECAST })
+  expect(answer.steps[0].toolResults[0].output, 'sunny')
+  expect(answer.steps.length, 2)
 })
 
 await feature('errors', async () => {
