@@ -75,6 +75,7 @@ export const CLIENTS: readonly ClientUnderTest[] = [
   python('guidance', 'guidance_client', 'guidance==0.3.1', OPENAI),
   python('huggingface-hub', 'huggingface_client', 'huggingface_hub==2.4.0'),
   python('llm', 'llm_client', 'llm==0.36'),
+  python('open-webui', 'open_webui_client', 'open-webui==0.12.4'),
   python('aider', 'aider_client', 'aider-chat==0.86.2'),
   aiSdk('ai-sdk', 'ai@7.0.173', ...AI_SDK_7, '@ai-sdk/anthropic@4.0.105'),
   aiSdk('ai-sdk-6', 'ai@6.0.326', ...AI_SDK_6, '@ai-sdk/anthropic@3.0.140'),
