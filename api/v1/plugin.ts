@@ -196,11 +196,25 @@ function answerUnknownPaths(
     const path = pathOf(request.url)
     const allowed = allowedMethods(path)
     if (allowed.length === 0) {
-      return answer(failure.notFound(`Invalid URL (${request.method} ${path})`), request, reply)
+      const message = `Invalid URL (${request.method} ${path})${insteadOf(path)}`
+      return answer(failure.notFound(message), request, reply)
     }
     reply.header('allow', allowed.join(', '))
     return answer(methodNotAllowed(request.method, path), request, reply)
   })
+}
+
+const RESPONSES = '/v1/responses with a conversation or previous_response_id'
+/** Paths of OpenAI that are not served, and what serves the same purpose. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  vector_stores: '/v1/embeddings, /v1/rerank and a function that searches',
+  assistants: RESPONSES,
+  threads: RESPONSES,
+}
+
+function insteadOf(path: string): string {
+  const name = path.split('/')[2] ?? ''
+  return Object.hasOwn(INSTEAD, name) ? `. It is not served here; use ${INSTEAD[name]}.` : ''
 }
 
 function reasonOf({ cause }: ServiceError): string {

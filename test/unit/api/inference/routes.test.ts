@@ -133,6 +133,18 @@ describe('the routes', () => {
   })
 
   it.each([
+    ['/v1/vector_stores', /^Invalid URL \(POST \/v1\/vector_stores\)\. .* use \/v1\/embeddings/],
+    ['/v1/vector_stores/vs_1/search', / use \/v1\/embeddings, \/v1\/rerank and a function/],
+    ['/v1/assistants', / use \/v1\/responses with a conversation/],
+    ['/v1/threads/runs', / use \/v1\/responses with a conversation/],
+    ['/v1/constructor', /^Invalid URL \(POST \/v1\/constructor\)$/],
+  ])('name what to use instead of %s', async (url, message) => {
+    const { error } = (await surface.post(url, {})).json()
+    expect(error).toMatchObject({ type: 'invalid_request_error', code: null })
+    expect(error.message).toMatch(message)
+  })
+
+  it.each([
     ['POST', '/v1/models', 'GET, HEAD'],
     ['GET', '/v1/chat/completions', 'POST'],
     ['DELETE', '/v1/models/a/b', 'GET, HEAD'],
