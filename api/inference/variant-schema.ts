@@ -20,7 +20,16 @@ export function variantSchema<
   const Fallback extends keyof Variants & string = never,
 >(
   shapes: Variants,
-  { fallback, ...options }: { readonly fallback?: Fallback; readonly description?: string } = {},
+  {
+    fallback,
+    instead,
+    ...options
+  }: {
+    readonly fallback?: Fallback
+    /** What to use instead of other types, for the message that refuses them. */
+    readonly instead?: string
+    readonly description?: string
+  } = {},
 ): TUnsafe<Variant<Variants, Fallback>> {
   const types = Object.keys(shapes)
   const conditions = Object.entries(shapes).map(([type, shape]) => {
@@ -38,10 +47,11 @@ export function variantSchema<
       },
     }
   })
+  const type = { type: 'string', enum: types, ...(instead !== undefined && { $comment: instead }) }
   return Type.Unsafe({
     type: 'object',
     ...(fallback === undefined && { required: ['type'] }),
-    allOf: [{ properties: { type: { type: 'string', enum: types } } }, ...conditions],
+    allOf: [{ properties: { type } }, ...conditions],
     ...options,
   })
 }

@@ -15,6 +15,8 @@ interface Complaint extends SchemaComplaint {
   readonly path: string
   readonly value: unknown
   readonly isInteger: boolean
+  /** What to use instead of other values, from the `$comment` of the schema. */
+  readonly comment: string
 }
 
 /** The message for a body that is not a JSON object. */
@@ -39,6 +41,7 @@ export function validationFailure(
   if (last.keyword === 'propertyNames') return invalidKey(last, request.value)
   const chosen = last.keyword === 'anyOf' ? mostSpecific(complaints) : [last]
   const first = chosen[0] ?? last
+  const comment = propertyOf(valueAt(request.schema, parentOf(first.schemaPath)), '$comment')
   const complaint: Complaint = {
     ...first,
     params:
@@ -47,6 +50,7 @@ export function validationFailure(
         : withIntended(first, valueAt(request.schema, parentOf(first.schemaPath))),
     path: readablePath(first.instancePath, request.value),
     value: valueAt(request.value, first.instancePath),
+    comment: typeof comment === 'string' ? ` ${comment}` : '',
     isInteger: isIntegerSchema(valueAt(request.schema, parentOf(first.schemaPath))),
   }
   const rule = RULES[complaint.keyword] ?? invalid
@@ -67,7 +71,7 @@ const RULES: Readonly<Record<string, (complaint: Complaint) => ServiceError>> = 
     return fail('unknown_parameter', param, `Unknown parameter: '${param}'.${hint}`)
   },
   type: wrongType,
-  enum: ({ path, value, params }) =>
+  enum: ({ path, value, params, comment }) =>
     fail(
       'invalid_value',
       path,
@@ -76,7 +80,7 @@ const RULES: Readonly<Record<string, (complaint: Complaint) => ServiceError>> = 
           .filter((allowed) => allowed !== null)
           .map(quote),
         'and',
-      )}.`,
+      )}.${comment}`,
     ),
   const: ({ path, value, params }) =>
     fail(

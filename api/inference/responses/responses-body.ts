@@ -67,14 +67,17 @@ const CALLED_TOOL = variantSchema(CALLED)
 /** A tool that the model may call. */
 export type CalledTool = Static<typeof CALLED_TOOL>
 
-const TOOL = variantSchema({
-  ...CALLED,
-  namespace: {
-    name: FUNCTION_NAME,
-    description: optionalString(),
-    tools: Type.Array(CALLED_TOOL, { minItems: 1, maxItems: TOOLS_MAX }),
+const TOOL = variantSchema(
+  {
+    ...CALLED,
+    namespace: {
+      name: FUNCTION_NAME,
+      description: optionalString(),
+      tools: Type.Array(CALLED_TOOL, { minItems: 1, maxItems: TOOLS_MAX }),
+    },
   },
-})
+  { instead: 'Built-in tools are not run here: offer a function of your own.' },
+)
 /** A tool that the model may call, or a group of them. */
 export type ToolField = Static<typeof TOOL>
 

@@ -152,7 +152,7 @@ const TOOLS: readonly Refusal[] = [
       { tools: [TOOL, tool] },
       'tools[1].type',
       'invalid_value',
-      `Invalid value: '${tool.type}'. Supported values are: 'function', 'custom', and 'namespace'.`,
+      `Invalid value: '${tool.type}'. Supported values are: 'function', 'custom', and 'namespace'. Built-in tools are not run here: offer a function of your own.`,
     ],
   ),
   [{ tools: [{ name: 'add' }] }, 'tools[0].type', 'missing_required_parameter', /./],
