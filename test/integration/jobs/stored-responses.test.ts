@@ -110,6 +110,11 @@ describe('a stored response', () => {
     expect(items.data.map((item) => ('role' in item ? item.role : item.type))).toEqual([
       ...['user', 'user', 'assistant'],
     ])
+    // A conversation has items of its own, no references.
+    const reference = { type: 'item_reference', id: items.data[2]?.id }
+    await expect(
+      client.conversations.items.create(conversation.id, { items: [reference as never] }),
+    ).rejects.toMatchObject({ status: 400, param: 'items[0].type' })
     await client.conversations.delete(conversation.id)
     await expect(
       client.responses.create({ ...QUESTION, conversation: conversation.id }),
