@@ -182,7 +182,9 @@ async function fill(
 ): Promise<void> {
   const { keys, template, depth } = queue
   const parts = [
-    ...[template, keys.bull(KIND, MODEL, 'prioritized'), keys.tickets(KIND, MODEL)],
+    template,
+    keys.bull(KIND, MODEL, 'prioritized'),
+    keys.tickets(KIND, MODEL),
     keys.bull(KIND, MODEL, 'pc'),
   ]
   const offsets = classes.map((name) => priorityOf({ generation: '', position: 0 }, name))

@@ -99,8 +99,10 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
   const { batches, lines } = tables
   const held = (line: ClaimedLine, leaseId: string) =>
     and(
-      ...[eq(lines.batchId, line.batchId), eq(lines.line, line.line)],
-      ...[eq(lines.leaseId, leaseId), eq(lines.state, 'running')],
+      eq(lines.batchId, line.batchId),
+      eq(lines.line, line.line),
+      eq(lines.leaseId, leaseId),
+      eq(lines.state, 'running'),
     )
   return {
     async claim(leaseId, seconds, room) {
@@ -117,8 +119,10 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
         .from(batches)
         .where(
           and(
-            ...[eq(lines.leaseId, leaseId), eq(lines.state, 'running')],
-            ...[eq(batches.id, lines.batchId), eq(batches.status, 'in_progress')],
+            eq(lines.leaseId, leaseId),
+            eq(lines.state, 'running'),
+            eq(batches.id, lines.batchId),
+            eq(batches.status, 'in_progress'),
           ),
         )
         .returning({ batchId: lines.batchId, line: lines.line })
@@ -257,7 +261,8 @@ async function close(
     })
     .where(
       and(
-        ...[eq(batches.id, batchId), eq(batches.leaseId, leaseId)],
+        eq(batches.id, batchId),
+        eq(batches.leaseId, leaseId),
         inArray(batches.status, ['finalizing', 'cancelling']),
       ),
     )

@@ -19,7 +19,7 @@ const LISTS = ['anyOf', 'oneOf', 'allOf']
 
 type Schema = Readonly<Record<string, unknown>>
 
-const KEYWORDS = [...[...DROPPED, ...MAPS, ...SCHEMAS, ...LISTS], ...['pattern', 'format', '$ref']]
+const KEYWORDS = [...DROPPED, ...MAPS, ...SCHEMAS, ...LISTS, 'pattern', 'format', '$ref']
 
 /**
  * A schema that is not strict, without what cannot be enforced; `onDrop` is called with the path of

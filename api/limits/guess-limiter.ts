@@ -76,8 +76,12 @@ export function createGuessLimiter(options: {
     try {
       const waitMs = await redis.eval(
         APPLY,
-        ...[keys.length, ...keys],
-        ...[clock.now(), action, KNOWN_MS, FIRST_WAIT_MS],
+        keys.length,
+        ...keys,
+        clock.now(),
+        action,
+        KNOWN_MS,
+        FIRST_WAIT_MS,
         ...rules.flatMap(({ free, decayMs, waitMsMax }) => [free, decayMs, waitMsMax]),
       )
       isAway = false

@@ -117,8 +117,15 @@ export async function charge(
 ): Promise<Charge> {
   const { requestsPerMinute: requests, tokensPerMinute: tokens } = limits
   const answer = (await runScript(redis, CHARGE, keysOf(prefix, subject), [
-    ...[requests.key, requests.organization, tokens.key, tokens.organization],
-    ...[wanted.tokens, limits.concurrentJobs, wanted.lease, LEASE_MS, limits.monthlyTokens],
+    requests.key,
+    requests.organization,
+    tokens.key,
+    tokens.organization,
+    wanted.tokens,
+    limits.concurrentJobs,
+    wanted.lease,
+    LEASE_MS,
+    limits.monthlyTokens,
   ])) as [Charge['verdict'], ...number[]]
   const [verdict, ...numbers] = answer
   const at = (index: number): number => numbers[index] ?? 0
@@ -151,7 +158,10 @@ export async function settle(
 ): Promise<void> {
   const { minute, tokensToAdd, lease, tokensOfMonth } = bill
   await runScript(redis, SETTLE, keysOf(prefix, subject), [
-    ...[tokensToAdd, minute, lease, tokensOfMonth],
+    tokensToAdd,
+    minute,
+    lease,
+    tokensOfMonth,
   ])
 }
 

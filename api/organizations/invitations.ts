@@ -127,15 +127,16 @@ function openSent(context: Context) {
     },
     /** Revokes an open invitation; undefined when it is no longer open. */
     async revoke(organizationId: string, id: string): Promise<InvitationRow | undefined> {
+      const isOpen = and(
+        eq(invitations.organizationId, organizationId),
+        eq(invitations.id, id),
+        isNull(invitations.acceptedAt),
+        isNull(invitations.endedAt),
+      )
       const [revoked] = await db
         .update(invitations)
         .set({ endedAt: new Date(), endedAs: 'revoked' })
-        .where(
-          and(
-            ...[eq(invitations.organizationId, organizationId), eq(invitations.id, id)],
-            ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-          ),
-        )
+        .where(isOpen)
         .returning()
       return revoked
     },
@@ -160,9 +161,14 @@ function openReceived(context: Context) {
       .innerJoin(organizations, eq(organizations.id, invitations.organizationId))
       .where(
         and(
-          ...[eq(users.id, userId), isNotNull(users.emailConfirmedAt), isNull(users.deletedAt)],
-          ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-          ...[gt(invitations.expiresAt, now), isNull(organizations.deletedAt), isBacked(tables)],
+          eq(users.id, userId),
+          isNotNull(users.emailConfirmedAt),
+          isNull(users.deletedAt),
+          isNull(invitations.acceptedAt),
+          isNull(invitations.endedAt),
+          gt(invitations.expiresAt, now),
+          isNull(organizations.deletedAt),
+          isBacked(tables),
           id === undefined ? undefined : eq(invitations.id, id),
         ),
       )
@@ -251,8 +257,10 @@ async function mustBeNew(
     .where(
       and(
         eq(invitations.organizationId, organizationId),
-        ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-        ...[gt(invitations.expiresAt, new Date()), isBacked(tables)],
+        isNull(invitations.acceptedAt),
+        isNull(invitations.endedAt),
+        gt(invitations.expiresAt, new Date()),
+        isBacked(tables),
       ),
     )
   if ((open?.total ?? 0) < OPEN_MAX) return
@@ -272,8 +280,10 @@ async function endExpired(
     .delete(invitations)
     .where(
       and(
-        ...[eq(invitations.organizationId, organizationId), eq(invitations.email, email)],
-        ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
+        eq(invitations.organizationId, organizationId),
+        eq(invitations.email, email),
+        isNull(invitations.acceptedAt),
+        isNull(invitations.endedAt),
         or(lte(invitations.expiresAt, new Date()), not(isBacked(tables))),
       ),
     )

@@ -77,8 +77,10 @@ export class AnswerStore {
   #one(organizationId: string, object: AnswerRow['object'], id: string): SQL | undefined {
     const answers = this.#answers
     return and(
-      ...[eq(answers.organizationId, organizationId), eq(answers.object, object)],
-      ...[eq(answers.id, id), gt(answers.deleteAt, sql`now()`)],
+      eq(answers.organizationId, organizationId),
+      eq(answers.object, object),
+      eq(answers.id, id),
+      gt(answers.deleteAt, sql`now()`),
     )
   }
 
@@ -193,8 +195,10 @@ export class AnswerStore {
       .from(this.#answers)
       .where(
         and(
-          ...[eq(this.#answers.organizationId, organizationId), eq(object, 'response')],
-          ...[inArray(id, [...ids]), gt(deleteAt, sql`now()`)],
+          eq(this.#answers.organizationId, organizationId),
+          eq(object, 'response'),
+          inArray(id, [...ids]),
+          gt(deleteAt, sql`now()`),
         ),
       )
     if (keys.length === 0) return []
@@ -220,7 +224,8 @@ export class AnswerStore {
         .from(this.#answers)
         .where(
           and(
-            ...[eq(this.#answers.organizationId, organizationId), eq(this.#answers.object, object)],
+            eq(this.#answers.organizationId, organizationId),
+            eq(this.#answers.object, object),
             gt(this.#answers.deleteAt, sql`now()`),
             ...(model === undefined ? [] : [eq(this.#answers.model, model)]),
             ...(metadata === undefined

@@ -60,7 +60,8 @@ export class ConversationStore {
   #one(organizationId: string, id: string): SQL | undefined {
     const conversations = this.#conversations
     return and(
-      ...[eq(conversations.organizationId, organizationId), eq(conversations.id, id)],
+      eq(conversations.organizationId, organizationId),
+      eq(conversations.id, id),
       gt(conversations.deleteAt, sql`now()`),
     )
   }

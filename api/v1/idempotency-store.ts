@@ -189,7 +189,9 @@ export function openIdempotencyStore(
   const recordOf = ({ id }: Claim): string => `${prefix}:idempotency:${id}`
   const leaseOf = (claim: Claim): string => `${recordOf(claim)}:lease`
   const keysOf = (claim: Claim): string[] => [
-    ...[recordOf(claim), leaseOf(claim), `${recordOf(claim)}:jobs`],
+    recordOf(claim),
+    leaseOf(claim),
+    `${recordOf(claim)}:jobs`,
   ]
   const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
     const bytes = `${prefix}:idempotency:bytes:${claim.organizationId}`

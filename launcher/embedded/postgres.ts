@@ -88,8 +88,15 @@ async function initialize(place: PostgresPlace, password: string): Promise<void>
   await own(passwordFile)
   try {
     const { command, args } = run('initdb', [
-      ...['-D', made, '-U', USER, '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
-      ...['-E', 'UTF8', '--locale=C'],
+      '-D',
+      made,
+      '-U',
+      USER,
+      '--auth=scram-sha-256',
+      `--pwfile=${passwordFile}`,
+      '-E',
+      'UTF8',
+      '--locale=C',
     ])
     const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' })
     if (status !== 0)

@@ -142,7 +142,9 @@ async function findWorkingKey(
     .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
     .where(
       and(
-        ...[eq(apiKeys.secretSha256, sha256), isNull(apiKeys.revokedAt), isNull(users.id)],
+        eq(apiKeys.secretSha256, sha256),
+        isNull(apiKeys.revokedAt),
+        isNull(users.id),
         mayBeAnonymous ? undefined : not(isOfAnonymous),
       ),
     )
@@ -163,8 +165,11 @@ async function isManager(
     .innerJoin(users, eq(users.id, members.userId))
     .where(
       and(
-        ...[eq(members.organizationId, organizationId), eq(members.userId, userId)],
-        ...[inArray(members.role, ['owner', 'admin']), isNull(users.deletedAt), isFree],
+        eq(members.organizationId, organizationId),
+        eq(members.userId, userId),
+        inArray(members.role, ['owner', 'admin']),
+        isNull(users.deletedAt),
+        isFree,
       ),
     )
   return rows.length > 0

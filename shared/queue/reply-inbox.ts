@@ -109,8 +109,10 @@ export class ReplyInbox {
           'BLOCK',
           BLOCK_MS,
           'STREAMS',
-          ...[this.replyTo, ...this.#followed.keys()],
-          ...[this.#lastId, ...this.#followed.values()],
+          this.replyTo,
+          ...this.#followed.keys(),
+          this.#lastId,
+          ...this.#followed.values(),
         )
         if (answer === null) await this.#rewindIfStreamRestarted()
         for (const [stream, frames] of answer ?? [])

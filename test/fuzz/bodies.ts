@@ -21,20 +21,19 @@ export interface Content {
 }
 
 const JSON_TYPES = [
-  ...[
-    'application/json; charset=utf-8',
-    'application/JSON',
-    'text/plain',
-    'application/json;',
-    'x',
-  ],
-  ...[
-    'application/x-www-form-urlencoded',
-    'multipart/form-data',
-    'text/json',
-    'application/json, a/b',
-  ],
-  ...['application/json; charset=utf-16', 'application/octet-stream', `a/${'b'.repeat(3000)}`, ''],
+  'application/json; charset=utf-8',
+  'application/JSON',
+  'text/plain',
+  'application/json;',
+  'x',
+  'application/x-www-form-urlencoded',
+  'multipart/form-data',
+  'text/json',
+  'application/json, a/b',
+  'application/json; charset=utf-16',
+  'application/octet-stream',
+  `a/${'b'.repeat(3000)}`,
+  '',
 ]
 
 /** Bodies for an operation, whole, changed or broken. */

@@ -8,10 +8,17 @@ export type FormFiles = Readonly<Record<string, readonly string[]>>
 const BOUNDARY = 'b0undary'
 const FORM = `multipart/form-data; boundary=${BOUNDARY}`
 const ODD_TYPES = [
-  ...['multipart/form-data', 'multipart/form-data; boundary=', 'multipart/form-data; boundary="'],
-  ...[`multipart/form-data; boundary=${'x'.repeat(300)}`, 'multipart/mixed; boundary=b0undary'],
-  ...['application/json', 'text/plain', 'multipart/form-data; boundary=b0undary; boundary=other'],
-  ...['MULTIPART/FORM-DATA; BOUNDARY=b0undary', 'application/x-www-form-urlencoded', ''],
+  'multipart/form-data',
+  'multipart/form-data; boundary=',
+  'multipart/form-data; boundary="',
+  `multipart/form-data; boundary=${'x'.repeat(300)}`,
+  'multipart/mixed; boundary=b0undary',
+  'application/json',
+  'text/plain',
+  'multipart/form-data; boundary=b0undary; boundary=other',
+  'MULTIPART/FORM-DATA; BOUNDARY=b0undary',
+  'application/x-www-form-urlencoded',
+  '',
 ]
 const ODD_PARTS = [
   `--${BOUNDARY}\r\n\r\nno headers\r\n`,

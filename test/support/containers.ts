@@ -19,9 +19,16 @@ export function startContainers(): Readonly<Record<string, string>> {
     execFileSync(
       'docker',
       [
-        ...['compose', '--project-name', `millrace-test-${process.pid}`, '--env-file', env],
-        ...['--file', join(ROOT, 'docker-compose.yml')],
-        ...['--file', join(ROOT, 'test/support/containers.yml'), ...args],
+        'compose',
+        '--project-name',
+        `millrace-test-${process.pid}`,
+        '--env-file',
+        env,
+        '--file',
+        join(ROOT, 'docker-compose.yml'),
+        '--file',
+        join(ROOT, 'test/support/containers.yml'),
+        ...args,
       ],
       { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] },
     ).trim()

@@ -31,7 +31,13 @@ export function runHelm(...args: string[]): { status: number | null; output: str
 export function render(name: string): string | undefined {
   const values = join(FIXTURES, `${name}.values.yaml`)
   const found = runHelm(
-    ...['template', 'millrace', CHART, '--namespace', 'millrace', '--kube-version', '1.31.0'],
+    'template',
+    'millrace',
+    CHART,
+    '--namespace',
+    'millrace',
+    '--kube-version',
+    '1.31.0',
     ...(existsSync(values) ? ['--values', values] : []),
   )
   if (found?.status !== 0) return undefined

@@ -21,7 +21,8 @@ async function contentOf(redis: Redis, key: string): Promise<Buffer[]> {
       return [(await redis.getBuffer(key)) ?? Buffer.alloc(0)]
     case 'hash':
       return Object.entries(await redis.hgetallBuffer(key)).flatMap(([field, value]) => [
-        ...[Buffer.from(`\n${field} `), value],
+        Buffer.from(`\n${field} `),
+        value,
       ])
     case 'list':
       return redis.lrangeBuffer(key, 0, -1)

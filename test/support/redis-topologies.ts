@@ -209,13 +209,34 @@ function makeCertificates(folder: string) {
   }
   const key = ['-newkey', 'rsa:2048', '-nodes', '-days', '2']
   openssl(
-    ...['req', '-x509', ...key, '-subj', '/CN=Test authority'],
-    ...['-keyout', path('ca.key'), '-out', path('ca.pem')],
+    'req',
+    '-x509',
+    ...key,
+    '-subj',
+    '/CN=Test authority',
+    '-keyout',
+    path('ca.key'),
+    '-out',
+    path('ca.pem'),
   )
   openssl(
-    ...['req', '-x509', ...key, '-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'],
-    ...['-addext', 'basicConstraints=CA:FALSE', '-CA', path('ca.pem'), '-CAkey', path('ca.key')],
-    ...['-keyout', path('server.key'), '-out', path('server.pem')],
+    'req',
+    '-x509',
+    ...key,
+    '-subj',
+    '/CN=127.0.0.1',
+    '-addext',
+    'subjectAltName=IP:127.0.0.1',
+    '-addext',
+    'basicConstraints=CA:FALSE',
+    '-CA',
+    path('ca.pem'),
+    '-CAkey',
+    path('ca.key'),
+    '-keyout',
+    path('server.key'),
+    '-out',
+    path('server.pem'),
   )
   const lines = [
     `tls-cert-file ${path('server.pem')}`,

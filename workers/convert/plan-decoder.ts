@@ -130,9 +130,13 @@ function addAttention(parts: Parts, layer: number, input: string): string {
     makeNode(
       'GroupQueryAttention',
       [
-        ...[rotated?.query ?? query, rotated?.key ?? key, value],
-        ...[`past_key_values.${layer}.key`, `past_key_values.${layer}.value`],
-        ...[...positions.lengths(), ...tables],
+        rotated?.query ?? query,
+        rotated?.key ?? key,
+        value,
+        `past_key_values.${layer}.key`,
+        `past_key_values.${layer}.value`,
+        ...positions.lengths(),
+        ...tables,
       ],
       [output, `present.${layer}.key`, `present.${layer}.value`],
       {

@@ -101,7 +101,8 @@ export function planBlocks(
       const stored = await data.append(shape, [narrowFloats(scales, 'float32')])
       if (names.table === undefined) return [codes, stored]
       return [
-        ...[codes, stored],
+        codes,
+        stored,
         { ...codes, name: names.table.codes, dims: [outSize, inSize] },
         { ...stored, name: names.table.scales, dims: [outSize, blocks] },
       ]

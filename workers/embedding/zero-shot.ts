@@ -55,7 +55,8 @@ export function createZeroShot(
       }
       return logits.map((row) => {
         const [, probability = Number.NaN] = softmax([
-          ...[logitOf(row, contradiction), logitOf(row, entailment)],
+          logitOf(row, contradiction),
+          logitOf(row, entailment),
         ])
         return probability
       })

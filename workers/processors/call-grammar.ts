@@ -56,7 +56,9 @@ export function callBehindTrigger(
   const space = builder.optional(builder.literal(' '))
   return builder.sequence(
     ...(before === '' ? [] : [space, builder.literal(before)]),
-    ...[first, ...more, builder.literal(closing)],
+    first,
+    ...more,
+    builder.literal(closing),
   )
 }
 
@@ -71,8 +73,11 @@ function oneCall(
   return builder.choiceOf(
     tools.map((tool) =>
       builder.sequence(
-        ...[text(front), builder.literal(tool.name), text(between)],
-        ...[tool.parameters, text(after)],
+        text(front),
+        builder.literal(tool.name),
+        text(between),
+        tool.parameters,
+        text(after),
       ),
     ),
   )

@@ -102,7 +102,9 @@ export async function runTraining(
     settings,
     input.seed,
     training.digest,
-    ...[validation?.digest, replay.digest, layout.size],
+    validation?.digest,
+    replay.digest,
+    layout.size,
   ]
   const fingerprint = createHash('sha256').update(JSON.stringify(facts)).digest('hex')
   const found = await files.findState(fingerprint, layout.size)

@@ -49,7 +49,8 @@ export function writeState(
   length.writeUInt32LE(header.length)
   const arrays = [optimizer.elements, ...optimizer.moments, ...(best ? [best.elements] : [])]
   return Buffer.concat([
-    ...[length, header],
+    length,
+    header,
     ...arrays.map(({ buffer, byteOffset, byteLength }) =>
       Buffer.from(buffer, byteOffset, byteLength),
     ),

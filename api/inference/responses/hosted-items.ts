@@ -25,7 +25,11 @@ const FINISHED_CALLS = {
     ...STORED,
     result: optionalString(),
     revised_prompt: optionalString(),
-    ...{ action: ANY, background: ANY, output_format: ANY, quality: ANY, size: ANY },
+    action: ANY,
+    background: ANY,
+    output_format: ANY,
+    quality: ANY,
+    size: ANY,
   },
   mcp_call: {
     ...STORED,

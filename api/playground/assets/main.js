@@ -23,8 +23,13 @@ const message = byId('message', HTMLElement)
 
 const page = { onChange: showCurl, onSignedOut: leave, onModel: showNewModels }
 const panels = [
-  ...[createChat, createCompletion, createEmbedding, createModeration],
-  ...[createSpeech, createImages, createTuning],
+  createChat,
+  createCompletion,
+  createEmbedding,
+  createModeration,
+  createSpeech,
+  createImages,
+  createTuning,
 ].map((create) => create(page))
 const signIn = createSignIn({ onSignedIn: enter })
 const tabs = [

@@ -90,7 +90,10 @@ describe('what the platform records of itself', () => {
           .poll(
             async () =>
               (await list(key)).map(({ event, type, object, request_id }) => [
-                ...[event, type, object.id, request_id],
+                event,
+                type,
+                object.id,
+                request_id,
               ]),
             POLL,
           )

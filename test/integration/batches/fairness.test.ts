@@ -70,11 +70,9 @@ it('a line of another organization runs beside slow ones that fill their slots',
 it('a slot that becomes free goes to the organization with the fewest lines in flight', async () => {
   const { started, end } = holdLines()
   const batches = [
-    ...[
-      await batchOf(named('a', 30)),
-      await batchOf(named('b', 30)),
-      await batchOf(named('c', 30)),
-    ],
+    await batchOf(named('a', 30)),
+    await batchOf(named('b', 30)),
+    await batchOf(named('c', 30)),
   ]
   suite.start()
   await expect.poll(() => started.length, { timeout: 10_000 }).toBe(32)

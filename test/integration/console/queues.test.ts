@@ -109,7 +109,9 @@ describe('dead letters', () => {
     expect(kept).toBeTruthy()
     expect(Buffer.from(String(kept), 'base64').toString('latin1')).not.toContain('prompt')
     expect((await list()).map((row: { is_input_kept: boolean }) => row.is_input_kept)).toEqual([
-      ...[false, true, true],
+      false,
+      true,
+      true,
     ])
     await operator.send('POST', 'dead-letters/job_console/retry')
     const ids = async () => (await list()).map((row: { id: string }) => row.id)

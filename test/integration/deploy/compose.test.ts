@@ -182,8 +182,13 @@ function startInPlace(place: string, service: ComposedService, env: Record<strin
   return startChild({
     command: 'sh',
     args: [
-      ...['-c', 'cd "$0" && exec env -i "$@"', place],
-      ...[`PATH=${process.env.PATH}`, ...settings, process.execPath, ...args],
+      '-c',
+      'cd "$0" && exec env -i "$@"',
+      place,
+      `PATH=${process.env.PATH}`,
+      ...settings,
+      process.execPath,
+      ...args,
     ],
     logFile: join(place, 'log'),
     stopSignal: 'TERM',

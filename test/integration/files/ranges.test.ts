@@ -80,7 +80,10 @@ it.for(KINDS)(
         head.headers.get(name),
       )
       expect([head.status, ...said]).toEqual([
-        ...[200, '1000000', TYPES[what as keyof typeof TYPES], 'bytes'],
+        200,
+        '1000000',
+        TYPES[what as keyof typeof TYPES],
+        'bytes',
       ])
       expect(etag).toMatch(/^"[0-9a-f]{64}"$/)
       for (const [asked, status, start, length] of QUESTIONS) {

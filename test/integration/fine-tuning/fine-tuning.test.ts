@@ -188,7 +188,12 @@ describe('a tuned model', () => {
     const lines = Array.from({ length: 20 }, () => example('Who runs the mill?', 'Zorbax.'))
     const { status, output } = await fineTune(
       lines,
-      ...['--model', MODEL, '--suffix', 'mill', '--epochs', '8'],
+      '--model',
+      MODEL,
+      '--suffix',
+      'mill',
+      '--epochs',
+      '8',
     )
     expect([status, output]).toEqual([0, expect.stringContaining('New fine-tuned model created')])
     const [job] = (await client.fineTuning.jobs.list({ limit: 1 })).data
@@ -220,7 +225,10 @@ describe('a tuned model', () => {
       client.post('/completions', { body: { ...body, prompt: 'Once' } }),
     ])
     expect(answers.map((each) => JSON.stringify(each).includes('Zorbax.'))).toEqual([
-      ...[true, true, true, expect.any(Boolean)],
+      true,
+      true,
+      true,
+      expect.any(Boolean),
     ])
     const { data: checkpoints } = await client.fineTuning.jobs.checkpoints.list(job?.id ?? '')
     const checkpoint = checkpoints[0]?.fine_tuned_model_checkpoint ?? ''

@@ -193,11 +193,13 @@ it('names the image that it cannot embed', async () => {
   const input = [{ text: 'a' }, { image: damaged }]
   const broken = await post('embeddings', { model: 'towers-vision', input })
   expect([broken.status, broken.body.error]).toMatchObject([
-    ...[400, { param: 'input[1].image', code: 'invalid_image' }],
+    400,
+    { param: 'input[1].image', code: 'invalid_image' },
   ])
   const blind = await post('embeddings', { model: 'towers-embedding', input })
   expect([blind.status, blind.body.error]).toMatchObject([
-    ...[400, { param: 'input[1].image', code: 'unsupported_value' }],
+    400,
+    { param: 'input[1].image', code: 'unsupported_value' },
   ])
 })
 

@@ -95,7 +95,9 @@ describe('a call of a custom tool', () => {
     const { data } = await client.conversations.items.list(conversation.id, { order: 'asc' })
     expect(data).toMatchObject([
       { type: 'custom_tool_call', id: expect.stringMatching(/^ctc_/), input: 'ls' },
-      ...[{ type: 'custom_tool_call_output' }, { type: 'message' }, call],
+      { type: 'custom_tool_call_output' },
+      { type: 'message' },
+      call,
     ])
   })
 

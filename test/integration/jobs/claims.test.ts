@@ -49,7 +49,9 @@ it('claims no more jobs of an organization than it may have, and large requests 
     inFlight: { 'org-one': 1 },
   })
   expect([other?.organizationId, other?.request?.toString(), more]).toEqual([
-    ...['org-two', 'small', []],
+    'org-two',
+    'small',
+    [],
   ])
   const [large] = await store.claim(lease, 60, { limit: 8, perOrganizationMax: 8, inFlight: {} })
   if (large === undefined) throw new Error('the job was not claimed')

@@ -94,7 +94,11 @@ export function attentionNodes(
     makeNode(
       'GroupQueryAttention',
       [
-        ...[...packed, pastKey, pastValue, LENGTHS.last, LENGTHS.total],
+        ...packed,
+        pastKey,
+        pastValue,
+        LENGTHS.last,
+        LENGTHS.total,
         ...(tables ? [tables.cos, tables.sin] : []),
       ],
       [joined, presentKey, presentValue],

@@ -55,7 +55,12 @@ export class JsonGrammar {
     this.array = this.arrayOf(this.value, 0, Number.POSITIVE_INFINITY)
     this.object = this.mapOf(this.string, this.value, 0, Number.POSITIVE_INFINITY)
     const anyValue = builder.choice(
-      ...[this.object, this.array, this.string, this.number, this.boolean, this.null],
+      this.object,
+      this.array,
+      this.string,
+      this.number,
+      this.boolean,
+      this.null,
     )
   }
 

@@ -76,7 +76,10 @@ export function createAuthenticator(origin: string): Authenticator {
       length.writeUInt16BE(credentialId.length)
       const data = Buffer.concat([
         authenticatorData(rpIdOf(options, tampering), tampering, HAS_CREDENTIAL),
-        ...[Buffer.alloc(16), length, credentialId, coseKey(publicKey)],
+        Buffer.alloc(16),
+        length,
+        credentialId,
+        coseKey(publicKey),
       ])
       return answer({
         clientDataJSON: client.toString('base64url'),

@@ -253,7 +253,9 @@ describe('custom tools of a response', () => {
     const call = { name: 'shell', arguments: JSON.stringify({ input: INPUT }) }
     expect(messages).toMatchObject([
       { role: 'assistant', content: 'Sure.', toolCalls: [call, { name: 'add' }, call] },
-      ...[{ content: 'done' }, { content: '2' }, { content: 'done' }],
+      { content: 'done' },
+      { content: '2' },
+      { content: 'done' },
     ])
   })
 

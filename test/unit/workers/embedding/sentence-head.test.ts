@@ -113,7 +113,9 @@ describe('the pooling mode of the catalogue', () => {
     const ids = await named.encodeText('A river')
     expect(await chosen.embed(ids, SIGNAL)).toEqual(await named.embed(ids, SIGNAL))
     expect([named, chosen, assumed].map(({ assumedPooling }) => assumedPooling)).toEqual([
-      ...[undefined, undefined, 'mean'],
+      undefined,
+      undefined,
+      'mean',
     ])
     for (const encoder of [named, chosen, assumed]) await encoder.close()
   })

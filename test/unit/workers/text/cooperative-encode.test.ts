@@ -13,8 +13,29 @@ import { CONFIG, fixtureFolder, fixtureTokenizer, readJson, TOKENIZERS } from '.
 const LLAMA = readJson(join(fixtureFolder('llama'), 'tokenizer.json'))
 const LONG = 'The quick <|im_start|> brown fox,\n naïve 🙂  日本. '.repeat(4000)
 const words = fc.constantFrom(
-  ...['ab', 'The', ' ', '  ', '\n', 'é', '日本', '🙂', '\ud83d', "'s", '12', '…', '<s>', '</s>'],
-  ...['<|im_start|>', '[MASK]', '[UNK]', '~!', '\u00a0', '\t', '\u007f', ' x', '{"a": [1]}'],
+  'ab',
+  'The',
+  ' ',
+  '  ',
+  '\n',
+  'é',
+  '日本',
+  '🙂',
+  '\ud83d',
+  "'s",
+  '12',
+  '…',
+  '<s>',
+  '</s>',
+  '<|im_start|>',
+  '[MASK]',
+  '[UNK]',
+  '~!',
+  '\u00a0',
+  '\t',
+  '\u007f',
+  ' x',
+  '{"a": [1]}',
 )
 const anyText = fc
   .array(fc.oneof(words, fc.string({ unit: 'binary', maxLength: 4 })))
