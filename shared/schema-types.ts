@@ -5,7 +5,7 @@ import type { Type as TypeBox } from 'typebox'
 
 type Options = Readonly<Record<string, unknown>>
 
-/** Marks a property that may be left out. Hidden, because it is no keyword of JSON Schema. */
+/** Marks a property that may be left out. Hidden, because it is not a keyword of JSON Schema. */
 const OPTIONAL = '~optional'
 
 const ofKind =

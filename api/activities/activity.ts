@@ -200,7 +200,7 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
   if (value.includes('\u0000'))
     throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
   if (!value.isWellFormed())
-    throw invalid(path, `Invalid '${path}': half of a surrogate pair is no character.`)
+    throw invalid(path, `Invalid '${path}': half of a surrogate pair is not a character.`)
 }
 
 function requireId(value: unknown, path: string): void {

@@ -66,7 +66,7 @@ export function decodeActivity(text: string): OwnActivity {
 
 /** The activities of ended jobs; each is recorded once, however often it is reported. */
 export function jobActivities(rows: readonly UsageRow[]): readonly OwnActivity[] {
-  // A line of a batch is run again until it is answered: its earlier runs are no activities.
+  // A line of a batch is run again until it is answered: its earlier runs are not activities.
   const isRunAgain = ({ jobId, requestId, outcome }: UsageRow): boolean =>
     jobId === requestId && outcome !== 'finished'
   return rows.filter((row) => !isRunAgain(row)).map(jobActivity)

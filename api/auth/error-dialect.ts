@@ -70,7 +70,7 @@ const CODE_BY_KIND: Readonly<Record<ErrorKind, string>> = {
   deadline: 'request_timeout',
 }
 
-// Dates compare as text; anything that is no date means the oldest version.
+// Dates compare as text; anything that is not a date means the oldest version.
 function hasTextualCodes(apiVersion: string | undefined): boolean {
   if (apiVersion === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(apiVersion)) return false
   return !Number.isNaN(Date.parse(apiVersion)) && apiVersion >= TEXTUAL_CODES_SINCE

@@ -99,7 +99,7 @@ function readLine(
   }
   // Postgres stores no zero characters in texts, and no halves of surrogate pairs.
   if (customId.includes('\0') || !customId.isWellFormed()) {
-    return at('invalid_value', 'custom_id', 'The custom_id holds what is no character.')
+    return at('invalid_value', 'custom_id', 'The custom_id holds what is not a character.')
   }
   if (seen.has(customId)) {
     return at('duplicate_custom_id', 'custom_id', 'The custom_id of this line occurred before.')

@@ -100,7 +100,7 @@ export class IncidentWatch {
     }
     const { modelId } = known
     const kind = failure ?? KINDS_BY_STATUS.get(reply.statusCode)
-    // Pages ask users to sign in with a 401, which is no incident.
+    // Pages ask users to sign in with a 401, which is not an incident.
     if (kind !== undefined && route !== '' && !(kind === 'unauthenticated' && isPage(route))) {
       this.#log.noteFailed({ ...common, kind, ...(modelId !== undefined && { modelId }) })
     }

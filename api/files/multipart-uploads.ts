@@ -213,7 +213,7 @@ async function orderedParts(
     const part = stored.get(id)
     stored.delete(id)
     if (part !== undefined) return part
-    const message = 'is no part of this upload, or is named twice.'
+    const message = 'is not a part of this upload, or is named twice.'
     throw refused(`Invalid 'part_ids[${index}]': it ${message}`, 'part_ids', 'invalid_value')
   })
   const bytes = parts.reduce((sum, part) => sum + part.bytes, 0)

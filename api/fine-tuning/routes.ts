@@ -171,7 +171,7 @@ function metadataOf(
   })
   const isText = pairs.every(([key, value]) => !`${key}${value}`.includes('\0'))
   if (!isText) {
-    throw failure.invalidRequest("Invalid 'metadata': it holds what is no character.", {
+    throw failure.invalidRequest("Invalid 'metadata': it holds what is not a character.", {
       param: 'metadata',
       code: 'invalid_value',
     })

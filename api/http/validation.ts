@@ -116,7 +116,7 @@ function createChecker(unknownFields: UnknownFields): Checker {
   return { ajv, fields, prepare }
 }
 
-/** Keywords whose values are no schemas. */
+/** Keywords whose values are not schemas. */
 export const LITERALS: readonly string[] = ['enum', 'const', 'default', 'examples', 'required']
 
 /**

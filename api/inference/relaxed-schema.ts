@@ -32,7 +32,7 @@ export function relaxSchema(schema: object, path: string, onDrop: (path: string)
   }
   const given = schema as Schema
   const changes = numericBounds(given)
-  // By keyword: a schema may have tens of thousands of members that are none.
+  // By keyword: a schema may have tens of thousands of other members.
   for (const name of KEYWORDS) {
     if (!Object.hasOwn(given, name)) continue
     const value = given[name]

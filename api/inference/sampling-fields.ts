@@ -249,7 +249,7 @@ export interface StreamChoice {
   readonly isUsageContinuous: boolean
 }
 
-/** The stream options. Throws when they are given for an answer that is no stream. */
+/** The stream options. Throws when they are given for an answer that is not a stream. */
 export function streamChoice(body: SamplingBody): StreamChoice {
   const options = body.stream_options
   if (options !== null && options !== undefined && body.stream !== true) {

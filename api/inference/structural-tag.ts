@@ -143,7 +143,7 @@ function contentOf(format: Json, at: Place): TagFormat {
   return parseFormat(format.content, inside(at, 'content'))
 }
 
-/** One text or several; an empty one is none. */
+/** One text or several; an empty one counts as absent. */
 function endsOf(format: Json, at: Place): readonly string[] {
   const { end = '' } = format
   const ends = typeof end === 'string' ? [end] : textsOf(format, 'end', at, [], 0)

@@ -122,7 +122,7 @@ export class OwnedJob {
     }
   }
 
-  /** Applies an event that is no reply. */
+  /** Applies an event that is not a reply. */
   apply(event: Exclude<LifeEvent, { type: 'reply' }>): void {
     const before = this.#life
     const { life, action } = advance(before, event)

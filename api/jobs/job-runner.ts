@@ -184,7 +184,7 @@ export class JobRunner {
     }
   }
 
-  /** Sends the request of a job once this process may hold its body; answers how the job ended. */
+  /** Sends the request of a job once this process may hold its body; returns how the job ended. */
   async #send(job: ClaimedJob, run: Run): Promise<JobEnding | undefined> {
     const { cipher, jobs, send } = this.#services
     const context = contextOf(job.id)

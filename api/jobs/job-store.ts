@@ -309,7 +309,7 @@ export class JobStore {
   }
 
   /**
-   * Ends a job, unless its lease was lost; answers whether it did. One whose result does not fit
+   * Ends a job, unless its lease was lost; returns whether it did. One whose result does not fit
    * into the storage of its organization fails.
    */
   async finish(id: string, leaseId: string, ending: JobEnding): Promise<boolean> {

@@ -51,7 +51,7 @@ export function submitJob<K extends QueueKind>(
   return { events: watched(events, (event) => report(http, event)), timeLeftMs }
 }
 
-/** Runs one job for a request whose answer is no stream, and notes its timings in the headers. */
+/** Runs one job for a request without a stream, and writes its timings into the headers. */
 export async function runJob<K extends QueueKind>(
   http: Http,
   services: Needs,
@@ -141,7 +141,7 @@ export interface JobOutcome<K extends QueueKind> {
   readonly timings: JobTimings
 }
 
-/** Waits for the result of a job whose answer is no stream. */
+/** Waits for the result of a job whose answer is not a stream. */
 export async function collectResult<K extends QueueKind>(
   events: AsyncIterable<JobEvent<K>>,
 ): Promise<JobOutcome<K>> {

@@ -182,7 +182,7 @@ class KnownKeys {
     if (isFresh) return this.#inTime(hash, cached.key, nowMs)
     const lookUp = () => this.#lookUpOnce(hash, sha256)
     const { guesses } = this.#services
-    // A key that was valid a moment ago is no guess, so its requests do not wait for the counter.
+    // A key that was valid a moment ago is not a guess: its requests do not wait for the counter.
     const isGuess = cached === undefined && guesses !== undefined
     const key = isGuess
       ? await guesses.judge(

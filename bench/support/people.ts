@@ -46,7 +46,7 @@ export function openClient(url: string): Client {
   }
 }
 
-/** Signs a new user up on a server that confirms at once; answers the refresh token. */
+/** Signs a new user up on a server that confirms at once; returns the refresh token. */
 export async function signUp(client: Client, user: object): Promise<string> {
   const { status, body } = await client.post('/signup', user)
   if (status !== 200) throw new Error(`the sign-up failed: ${JSON.stringify(body)}`)

@@ -10,7 +10,7 @@ export default defineConfig({
   outDir: '../dist/site',
   cacheDir: '../dist/site-cache',
   cleanUrls: true,
-  // Addresses of a running installation, and files that are no pages.
+  // Addresses of a running installation, and files that are not pages.
   ignoreDeadLinks: [/^https?:\/\/localhost/, /LICENSE$/, /\.env\.example$/],
   markdown: {
     // Names in angle brackets are text, not elements.

@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path'
 const ROOT = join(import.meta.dirname, '../..')
 const SOURCE = join(import.meta.dirname, 'source')
 const OPENAPI_URL = process.env.OPENAPI_URL ?? 'http://localhost:8081/openapi.json'
-/** Files that pages link and that are no pages. */
+/** Files that pages link and that are not pages. */
 const FILES = ['.env.example', 'LICENSE', 'deploy/helm/values.yaml']
 /** Pages for readers of the repository alone. */
 const LEFT_OUT = /^(\.github|models\/training|test\/fixtures)\//

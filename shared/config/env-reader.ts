@@ -209,7 +209,7 @@ export class EnvReader {
     })
   }
 
-  /** Names in the environment that have one of the prefixes but are no setting. */
+  /** Names in the environment that have one of the prefixes but are not settings. */
   unknownNames(prefixes: readonly string[]): readonly string[] {
     const known = new Set(this.settings.flatMap(({ names, aliases }) => [...names, ...aliases]))
     return Object.keys(this.#env).filter(

@@ -146,7 +146,7 @@ class Replica {
     const { rows } = await this.pool.query<{ isStandby: boolean }>(
       'select pg_is_in_recovery() as "isStandby"',
     )
-    if (rows[0]?.isStandby !== true) throw new Error('the server is no standby')
+    if (rows[0]?.isStandby !== true) throw new Error('the server is not a standby')
     const replayed = await positionOf(this.pool, 'pg_last_wal_replay_lsn()')
     if (this.#written.some(({ position }) => position <= replayed)) return
     throw new Error(`the replica is more than ${this.#lagMsMax / 1000} s behind the primary`)

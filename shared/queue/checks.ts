@@ -19,7 +19,7 @@ export function redisChecks(
     {
       name: 'redis_writes',
       isRequired: false,
-      remedy: 'raise maxmemory of Redis, and check that it is no replica: no job can be queued',
+      remedy: 'raise maxmemory of Redis, and check that it is not a replica: no job can be queued',
       async check() {
         await requireRedis(redis, redisUrl)
         await redis.set(`${redisPrefix}:health`, '1', 'PX', 1000)

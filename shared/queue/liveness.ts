@@ -9,7 +9,7 @@ import { isCluster } from './redis-client.ts'
 
 /** A worker is held to be gone this long after its last heartbeat. */
 const WORKER_TTL_MS = 1200
-/** Four heartbeats fit into the time to live: one lost to a hiccup is no death. */
+/** Four heartbeats fit into the time to live: one lost to a hiccup is not a death. */
 export const WORKER_HEARTBEAT_MS = 300
 
 /** The readiness of a worker for a model that repeatedly could not be loaded. */

@@ -14,7 +14,7 @@ export interface ObjectStore {
   get(key: string, range?: { readonly start: number; readonly end?: number }): Promise<StoredObject>
   /** Size and age of a key, or undefined. */
   head(key: string): Promise<ObjectInfo | undefined>
-  /** Removes a key; a missing one is no error. */
+  /** Removes a key; a missing one is not an error. */
   delete(key: string): Promise<void>
   /** Everything below a prefix, in key order. */
   list(prefix: string): AsyncIterable<ObjectInfo>

@@ -42,7 +42,7 @@ async function* listBelow(
   }
 }
 
-/** Aborts an upload by the name that `listLeftovers` returned; a finished one is no error. */
+/** Aborts an upload by the name that `listLeftovers` returned; a finished one is not an error. */
 export async function dropLeftover(client: S3Client, bucket: string, key: string): Promise<void> {
   const name = Buffer.from(key.slice(STAGED.length), 'base64url').toString()
   const [Key, UploadId] = JSON.parse(name) as [string, string]

@@ -74,7 +74,7 @@ describe('R14: ten times more comes than can be served', () => {
     await tiers.startToyWorker(4)
     // Four slots of 200 ms each serve 20 jobs a second.
     const job = toyBody('stepMs=40', 5, false)
-    // What grows once, with the first requests of a process, is no growth under overload.
+    // What grows once, with the first requests of a process, is not growth under overload.
     const warming = Array.from({ length: 500 }, () => measured(tiers, job))
     await Promise.all(warming)
     const before = { heap: await heap.collectedMib(), resident: residentMib(tiers.api.pid) }

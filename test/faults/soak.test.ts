@@ -14,7 +14,7 @@ import { readAll, type ToyProcess, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
-// What merely awaits its collection is no leak.
+// What merely awaits its collection is not a leak.
 setFlagsFromString('--expose_gc')
 const collect = runInNewContext('gc') as () => void
 const ROUNDS = 5

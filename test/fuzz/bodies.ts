@@ -120,7 +120,7 @@ const SCRAPS = [
   `{"a":"${'\\u0000'.repeat(2000)}"}`,
 ].map(bytes)
 
-/** Texts that are no JSON, nearly JSON, or JSON of the wrong kind. */
+/** Texts that are not JSON, nearly JSON, or JSON of the wrong kind. */
 function brokenJson(json: Arbitrary<string>): Arbitrary<string> {
   return fc.oneof(
     fc.constantFrom(...SCRAPS, '\xff\xfe{}', '{"a":"\xff\xc0\xaf"}'),

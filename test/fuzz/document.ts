@@ -115,7 +115,7 @@ const SIGN_IN: Schema = {
   properties: { token: { type: 'string' }, email: { type: 'string' }, to: { type: 'string' } },
 }
 
-// Pages for people are no part of the description of the API.
+// Pages for people are not part of the description of the API.
 const PAGES: readonly Operation[] = [
   ['GET', '/admin'],
   ['GET', '/admin/sign-in'],

@@ -22,7 +22,7 @@ export const FOUND: readonly {
   },
   ...['Infinity', '1e999', '-1e999', 'NaN', '1e308', '9007199254740993', '0x10', '%205%20', ''].map(
     (limit) => ({
-      what: `a limit that is no number in bounds, "${limit}"`,
+      what: `a limit that is not a number in bounds, "${limit}"`,
       operation: 'GET /v1/batches',
       target: `/v1/batches?limit=${limit}`,
       status: 400,

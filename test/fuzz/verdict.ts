@@ -30,7 +30,7 @@ export function createJudge(hosts: readonly string[]): Judge {
   }
   const judgeJson = (operation: Operation, request: FuzzRequest, answer: WireAnswer) => {
     const value = parseJson(answer.body)
-    if (value === undefined) return `${answer.status} with a body that is no JSON`
+    if (value === undefined) return `${answer.status} with a body that is not JSON`
     if (answer.status >= 400 && !ERROR_FORMS[operation.surface](value, answer.status)) {
       const isNobodys = isErrorOfV1(value) && NOBODYS_STATUSES.includes(answer.status)
       return isNobodys ? undefined : `${answer.status} in another form than its surface has`
@@ -139,7 +139,7 @@ function judgeStream(body: string): string | undefined {
   const payloads = events.map((event) => event.replace(/^(event: .*\n)?data: /, ''))
   const last = payloads.at(-1)
   const values = payloads.filter((text) => text !== '[DONE]').map(parseJson)
-  if (values.includes(undefined)) return 'an event that is no JSON'
+  if (values.includes(undefined)) return 'an event that is not JSON'
   const error = values.find((value) => 'error' in (value as object))
   if (error !== undefined) return `a stream that failed: ${JSON.stringify(error).slice(0, 200)}`
   const { type } = (values.at(-1) ?? {}) as { type?: unknown }

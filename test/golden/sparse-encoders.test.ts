@@ -108,7 +108,7 @@ describe('a sparse encoder that is refused when it is loaded', () => {
     await expect(openSparseEncoder({ runtime, folder })).rejects.toThrow(message)
   })
 
-  it('is no encoder of dense vectors', async () => {
+  it('is not an encoder of dense vectors', async () => {
     const opening = openEncoder({ runtime, folder: join(FIXTURES, 'splade') })
     await expect(opening).rejects.toThrow('needs "capabilities": ["sparse"] in models.json')
   })

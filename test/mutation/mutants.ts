@@ -94,7 +94,7 @@ function withTest(node: Node, test: string, text: (node: Node) => string): strin
 }
 
 function walk(node: Node, visit: (node: Node) => void): void {
-  // Names and places of imports are no behaviour.
+  // Names and places of imports are not behaviour.
   if (node.type === 'ImportDeclaration') return
   visit(node)
   for (const value of Object.values(node)) {

@@ -8,7 +8,7 @@ export interface TimedRule {
 
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 }
 
-/** How long a rule's expression must hold, in milliseconds. Throws for what is no duration. */
+/** How long a rule's expression must hold, in milliseconds. Throws for what is not a duration. */
 export function pendingMsOf({ for: text = '0s' }: TimedRule): number {
   const [, number, unit] = /^(\d+)([smh])$/.exec(text) ?? []
   if (number === undefined || unit === undefined) throw new Error(`no duration: ${text}`)

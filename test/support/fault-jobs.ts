@@ -67,7 +67,7 @@ export async function createEndpoint(url: string, receiver: string): Promise<voi
   if (!answer.ok) throw new Error(`no endpoint was made: ${await answer.text()}`)
 }
 
-/** Starts a streamed completion of the toy model in the background; answers the id of its job. */
+/** Starts a streamed completion of the toy model in the background; returns the id of its job. */
 export async function startJob(url: string, tokens: number, stepMs: number): Promise<string> {
   const body = { model: 'toy', prompt: `stepMs=${stepMs}`, max_tokens: tokens, stream: true }
   const headers = { prefer: 'respond-async' }

@@ -38,7 +38,7 @@ const NAMES = [...Object.keys(BACKGROUNDS), ...Object.keys(COLOURS)]
 const PALETTE = [...Object.values(BACKGROUNDS), ...Object.values(COLOURS)]
 const GROUNDS = Object.keys(BACKGROUNDS).length
 const SMALLEST = 0.012 // of the image's area; less is noise
-const OVERLAP_MIN = 0.7 // common area by joint area; below, a shape is no shape
+const OVERLAP_MIN = 0.7 // common area by joint area; a shape with less counts as another
 
 /** Whether a point lies inside of a shape of radius one around the origin; y grows downwards. */
 const SHAPES: Readonly<Record<string, (x: number, y: number) => boolean>> = {

@@ -69,7 +69,7 @@ const SUBJECT =
   /^(feat|fix|perf|refactor|docs|test|build|ci|chore)(\([a-z0-9-]+\))?!?: [^A-Z\s].*[^.\s]$/
 const SUBJECT_LENGTH_MAX = 72
 
-/** The subjects of commits that are no `type(scope): imperative summary` in the field's terms. */
+/** The subjects of commits that are not `type(scope): imperative summary` in the field's terms. */
 export function rejectedSubjects(subjects: readonly string[]): string[] {
   return subjects.flatMap((subject) => {
     const isValid = SUBJECT.test(subject) && subject.length <= SUBJECT_LENGTH_MAX

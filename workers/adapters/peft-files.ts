@@ -139,7 +139,10 @@ const NAME = /^(?:base_model\.model\.)?(.+)\.lora_([AB])\.(?:default\.)?weight$/
 function parseName(folder: string, name: string): { path: string; matrix: 'A' | 'B' } {
   const [, path, matrix] = NAME.exec(name) ?? []
   if (path === undefined) {
-    throw fault(folder, `the tensor ${name} is no matrix of a plain LoRA adapter (lora_A, lora_B)`)
+    throw fault(
+      folder,
+      `the tensor ${name} is not a matrix of a plain LoRA adapter (lora_A, lora_B)`,
+    )
   }
   return { path, matrix: matrix as 'A' | 'B' }
 }
@@ -245,7 +248,7 @@ function isFiniteNumber(value: unknown): value is number {
 const SIMPLE = /^\^?[\w.\\]{1,200}$/
 const PATTERNS_MAX = 10_000
 
-/** The value of the first pattern that is a path or the end of one; undefined when it is none. */
+/** The value of the first pattern that is a path or the end of one; undefined without one. */
 function readPattern(
   value: unknown,
   isValid: (entry: unknown) => entry is number,

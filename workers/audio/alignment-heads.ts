@@ -27,7 +27,7 @@ export function findAlignmentHeads(
   if (medianWidth % 2 === 0) return { reason: 'median_filter_width is even' }
   const heads = listed === undefined ? upperHalf(layers, headsPerLayer) : parseHeads(listed)
   if (heads === undefined || heads.length === 0 || heads.length > layers * headsPerLayer) {
-    return { reason: 'alignment_heads is no list of pairs of layer and head' }
+    return { reason: 'alignment_heads is not a list of pairs of layer and head' }
   }
   for (const { layer, head } of heads) {
     if (layer >= layers || head >= headsPerLayer) {

@@ -65,7 +65,7 @@ function countsIn(folder: string, config: Json, name: string): readonly number[]
   if (Array.isArray(list) && list.length <= CONVOLUTIONS_MAX && list.every(isBounded)) {
     return list as readonly number[]
   }
-  throw new ModelLoadError(folder, `${name} is no list of whole numbers from 1 to ${KERNEL_MAX}`)
+  throw new ModelLoadError(folder, `${name} is not a list of whole numbers from 1 to ${KERNEL_MAX}`)
 }
 
 /** The tokens, as `Wav2Vec2CTCTokenizer` of transformers reads them. */

@@ -49,7 +49,7 @@ export function checkInputs(
     if (name.startsWith(PAST)) {
       const [, heads, , size] = dims
       if (typeof heads === 'number' && typeof size === 'number' && type !== undefined) continue
-      throw new ModelLoadError(file, `${name} is no cache of [batch, heads, length, size]`)
+      throw new ModelLoadError(file, `${name} is not a cache of [batch, heads, length, size]`)
     }
     if (special.includes(name)) {
       if (type === 'int64' && dims.length <= 1) continue

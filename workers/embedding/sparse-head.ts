@@ -26,7 +26,7 @@ const ACTIVATIONS: ReadonlyMap<unknown, SparseHead['logarithms']> = new Map([
   ['relu', 1],
   ['log1p_relu', 2],
 ])
-/** Modules of sparse encoders whose weights are no logits of a masked language model. */
+/** Modules of sparse encoders whose weights are not logits of a masked language model. */
 const OTHER_HEADS = ['Router', 'SparseAutoEncoder', 'SparseStaticEmbedding']
 
 /**

@@ -131,7 +131,7 @@ function readCache(
     const output = outputs.find(({ name }) => name === present)
     const [, numHeads, , headDim] = spec.dims
     if (output === undefined || typeof numHeads !== 'number' || typeof headDim !== 'number') {
-      throw new ModelLoadError(file, `${spec.name} is no cache of [batch, heads, length, size]`)
+      throw new ModelLoadError(file, `${spec.name} is not a cache of [batch, heads, length, size]`)
     }
     return { past: spec.name, present, type: floatType(file, spec), numHeads, headDim }
   })
@@ -150,7 +150,7 @@ function readStates(
     if (!isState || !outputs.some(({ name }) => name === present)) {
       throw new ModelLoadError(
         file,
-        `${spec.name} is no state of [batch, …] of any batch and one size with an output ${present}`,
+        `${spec.name} is not a state of [batch, …] of any batch and one size with an output ${present}`,
       )
     }
     return { past: spec.name, present, type: floatType(file, spec), dims }

@@ -24,7 +24,7 @@ export class StateCache {
   readonly #pairs: readonly StatePair[]
   /** One buffer of all slots per pair. */
   readonly #buffers: readonly StateData[]
-  /** What runs return, and what they read where their rows are no consecutive slots. */
+  /** What runs return, and what they read where their rows are not consecutive slots. */
   readonly #returned: StateData[] = []
   readonly #gathered: StateData[] = []
   readonly #slots: number

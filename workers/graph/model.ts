@@ -76,7 +76,7 @@ export type ConstantData =
 /** An input or output: its type and its sizes, by number or by symbol. */
 export interface GraphValue {
   readonly name: string
-  /** Undefined for values that are no tensors, whose type is in `rest`. */
+  /** Undefined for values that are not tensors, whose type is in `rest`. */
   readonly onnxType: number | undefined
   /** Undefined where the rank is not stated. */
   readonly dims: readonly (number | string)[] | undefined

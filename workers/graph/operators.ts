@@ -12,7 +12,7 @@ export interface OperatorMarks {
   readonly hasQuantizedMask: boolean
 }
 
-/** Finds them in a file. Throws `ModelLoadError` when it is no ONNX model. */
+/** Finds them in a file. Throws `ModelLoadError` when it is not an ONNX model. */
 export async function readOperators(file: string): Promise<OperatorMarks> {
   return findOperators(await readModelFile(file))
 }

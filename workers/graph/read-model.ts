@@ -26,7 +26,7 @@ const TENSOR_RAW_DATA = 9
 
 /**
  * Reads an ONNX file without its large weights, which become references to where they are in it.
- * Throws `ModelLoadError` when it is no ONNX model or its graph is too large.
+ * Throws `ModelLoadError` when it is not an ONNX model or its graph is too large.
  */
 export async function readModelFile(file: string): Promise<Model> {
   const handle = await open(file).catch((error: Error) => {

@@ -15,7 +15,7 @@ export interface ClipTokenizer {
 }
 
 const LENGTH_UNKNOWN = 77
-// CLIP's splitter: contractions, words, single digits, runs of anything else that is no space.
+// CLIP's splitter: contractions, words, single digits, runs of anything else that is not space.
 const PATTERN = "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
 // A prompt is cut at some tens of tokens anyway; this keeps a hostile one from costing time.
 const CHARS_PER_TOKEN_MAX = 64

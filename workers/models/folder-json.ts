@@ -40,7 +40,7 @@ export async function findJsonValue(
   try {
     return JSON.parse(prepare(text))
   } catch (error) {
-    throw new ModelLoadError(folder, `${name} is no JSON: ${(error as Error).message}`)
+    throw new ModelLoadError(folder, `${name} is not JSON: ${(error as Error).message}`)
   }
 }
 

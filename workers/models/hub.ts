@@ -193,7 +193,7 @@ async function request(
     await response.body?.cancel()
     const next = URL.parse(location, url.href)
     if (next === null || !/^https?:$/.test(next.protocol)) {
-      throw failure.upstream('the hub redirects to what is no address')
+      throw failure.upstream('the hub redirects to what is not an address')
     }
     url = next
   }
@@ -265,7 +265,7 @@ function parseTreeEntry(entry: unknown): HubFile[] {
   const large = lfs as { oid?: unknown; sha256?: unknown; size?: unknown } | undefined
   const hex = large === undefined || large === null ? oid : (large.oid ?? large.sha256)
   const bytes = large?.size ?? size
-  // A name that cannot lie in every folder is none that a model needs.
+  // A model needs no name that some file system refuses.
   if (typeof path === 'string' && !isPlainPath(path)) return []
   const isWell =
     typeof path === 'string' &&

@@ -91,7 +91,7 @@ function looseText(builder: GrammarBuilder, text: string): Grammar {
 
 type Json = Readonly<Record<string, unknown>>
 
-/** How arguments that are no JSON object are written. */
+/** How arguments that are not JSON objects are written. */
 interface PairSyntax {
   readonly before: (key: string) => string
   readonly after: string

@@ -61,7 +61,7 @@ export class CandidateRun {
   readonly #promptScores: (TokenScore | undefined)[] = []
   #hasEchoed: boolean
   #finishReason: FinishReason | undefined
-  /** The token that ended the text, which is no part of it. */
+  /** The token that ended the text, which is not part of it. */
   #endToken: SampledToken | undefined
   #cachedTokens = 0
 
@@ -73,7 +73,7 @@ export class CandidateRun {
     this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,
-      // Tokens of a source are no tokens of the text that is written.
+      // Tokens of a source are not tokens of the text that is written.
       promptTokenIds: prompt.source?.startTokenIds ?? prompt.tokenIds,
       candidateIndex: index,
       logprobs: needsScores(input) ? (input.logprobs ?? 0) : null,

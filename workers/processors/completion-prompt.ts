@@ -199,7 +199,7 @@ async function findOriginal(
   return undefined
 }
 
-/** Checks token ids and spells them. Throws `invalidRequest` for one that is none. */
+/** Checks token ids and spells them. Throws `invalidRequest` for one that the model lacks. */
 export function readTokenIds(
   model: CompletionModel,
   tokenIds: readonly number[],

@@ -124,7 +124,7 @@ function compileNotation(builder: GrammarBuilder, text: string): Grammar {
 /** The refusals of parsers, whose messages say where and why. */
 const SYNTAX_ERRORS = [UnsupportedPatternError, GbnfError, LarkError] as const
 
-/** Compiles a form of text that is no JSON. Throws `invalidRequest` naming its field. */
+/** Compiles a form of text that is not JSON. Throws `invalidRequest` naming its field. */
 function textGrammar(param: string, compile: () => Grammar): Grammar {
   const refuse = (reason: string) =>
     failure.invalidRequest(`Invalid value for '${param}': ${reason}.`, {

@@ -95,7 +95,7 @@ interface Source {
  * release or without a key. Throws with the field at fault.
  */
 export function parseEnvelope(value: unknown, { kind, modelId, cipher }: Source): JobEnvelope {
-  if (typeof value !== 'object' || value === null) throw new Error('the job is no object')
+  if (typeof value !== 'object' || value === null) throw new Error('the job is not an object')
   const record = value as Record<string, unknown>
   const isEncrypted = record.version === ENCRYPTED_ENVELOPE_VERSION
   if (record.version !== ENVELOPE_VERSION && !isEncrypted) {

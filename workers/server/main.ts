@@ -174,7 +174,7 @@ function openHealth(
 function requireKnown(catalogue: Catalogue, modelIds: readonly string[]): void {
   for (const modelId of modelIds) {
     if (catalogue.find(modelId) === undefined) {
-      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
+      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which is not in the catalogue`)
     }
   }
 }

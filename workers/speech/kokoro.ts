@@ -78,7 +78,7 @@ async function readStyles(folder: string): Promise<ReadonlyMap<string, Float32Ar
   for (const file of files.toSorted()) {
     const bytes = await readFileWithin(await pathInside(folder, `voices/${file}`), VOICE_BYTES_MAX)
     if (bytes.length === 0 || bytes.length % (4 * STYLE_SIZE) !== 0) {
-      throw new ModelLoadError(folder, `voices/${file} is no list of ${STYLE_SIZE} floats each`)
+      throw new ModelLoadError(folder, `voices/${file} is not a list of ${STYLE_SIZE} floats each`)
     }
     styles.set(file.slice(0, -'.bin'.length), new Float32Array(Uint8Array.from(bytes).buffer))
   }

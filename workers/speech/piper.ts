@@ -101,7 +101,7 @@ function speakersOf(file: string, map: Json): ReadonlyMap<string, number> {
   return new Map(
     entries.map(([name, id]) => {
       if (Number.isInteger(id) && (id as number) >= 0) return [name, id as number]
-      throw new ModelLoadError(file, `speaker_id_map.${name} is no speaker id`)
+      throw new ModelLoadError(file, `speaker_id_map.${name} is not a speaker id`)
     }),
   )
 }
@@ -110,7 +110,7 @@ function phonemeIdsOf(file: string, map: Json): PhonemeIds {
   const ids = new Map<string, readonly number[]>()
   for (const [phoneme, value] of Object.entries(map)) {
     if (!Array.isArray(value) || !value.every((id) => Number.isInteger(id) && id >= 0)) {
-      throw new ModelLoadError(file, `phoneme_id_map.${phoneme} is no list of ids`)
+      throw new ModelLoadError(file, `phoneme_id_map.${phoneme} is not a list of ids`)
     }
     ids.set(phoneme, value)
   }

@@ -55,7 +55,7 @@ export class SafetensorsFile {
     this.#start = start
   }
 
-  /** Throws a sentence when the file is none, or larger than the limits. */
+  /** Throws a sentence when the file is not one, or larger than the limits. */
   static async open(path: string, limits: SafetensorsLimits): Promise<SafetensorsFile> {
     // Without this flag opening a pipe waits for its writer.
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -108,11 +108,11 @@ async function findStart(
   file: FileHandle,
   { fileBytes, headerBytesMax }: { readonly fileBytes: number; readonly headerBytesMax: number },
 ): Promise<number> {
-  if (fileBytes < 8) throw new Error(`${path} is no safetensors file`)
+  if (fileBytes < 8) throw new Error(`${path} is not a safetensors file`)
   const size = await readAt(path, file, { at: 0, bytes: 8 })
   const headerBytes = Number(new DataView(size).getBigUint64(0, true))
   if (headerBytes < 2 || headerBytes > fileBytes - 8) {
-    throw new Error(`${path} is no safetensors file`)
+    throw new Error(`${path} is not a safetensors file`)
   }
   if (headerBytes > headerBytesMax)
     throw tooLarge(`${path}: its header`, headerBytes, headerBytesMax)
@@ -147,9 +147,9 @@ function readHeader(
   try {
     header = JSON.parse(bytes.toString('utf8'))
   } catch (cause) {
-    throw new Error(`${path} is no safetensors file`, { cause })
+    throw new Error(`${path} is not a safetensors file`, { cause })
   }
-  if (!isRecord(header)) throw new Error(`${path} is no safetensors file`)
+  if (!isRecord(header)) throw new Error(`${path} is not a safetensors file`)
   const entries = Object.entries(header).filter(([name]) => name !== '__metadata__')
   return new Map(
     entries.map(([name, value]) => {

@@ -339,7 +339,7 @@ function keepFloat(_key: string, value: unknown, context?: { readonly source?: s
   return isFloat ? wholeFloat(value as number) : value
 }
 
-/** Templates write arguments as JSON themselves; text that is no JSON object goes in unchanged. */
+/** Templates write arguments as JSON themselves; other text goes in unchanged. */
 function parseArguments(text: string, param: string, budget: WorkBudget): unknown {
   const fault = judgeJson(Buffer.from(text), JSON_TEXT_LIMITS)
   if (fault !== undefined) {

@@ -289,7 +289,7 @@ export class StopStrings {
     return { text: seen.slice(0, shown), isStopped: false }
   }
 
-  /** The end of the text: the withheld text was no stop string after all. */
+  /** The end of the text: the withheld text was not a stop string after all. */
   flush(): string {
     const rest = this.#withheld
     this.#withheld = ''

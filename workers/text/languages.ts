@@ -92,7 +92,7 @@ function describe(found: readonly Language[], place: Languages['place']): Langua
   }
 }
 
-/** The shortest tag of the same meaning; undefined for what is no tag. */
+/** The shortest tag of the same meaning; undefined for what is not a tag. */
 function tagOf(code: string): string | undefined {
   try {
     const [tag = ''] = Intl.getCanonicalLocales(code.replace(NO_REGION, '').replaceAll('_', '-'))

@@ -108,7 +108,7 @@ function correctNormalizer(json: Json, step: Step): void {
   }
 }
 
-/** Character by character: a sigma at the end of a word is no special case. */
+/** Character by character: a sigma at the end of a word is not a special case. */
 function lowercase(text: string): string {
   return plainSigma(text).toLowerCase()
 }

@@ -123,7 +123,7 @@ export function inputsOf(layout: Layout): RunInputs {
   }
 }
 
-/** Targets of an example: a first token is predicted from nothing and is none. */
+/** Targets of an example: a first token is predicted from nothing and is not a target. */
 export function numTargets({ isTarget }: TokenizedExample): number {
   return isTarget.reduce((sum, wanted, index) => sum + (wanted && index > 0 ? 1 : 0), 0)
 }

@@ -83,7 +83,7 @@ function parse(json: string, line: number): TrainingExample {
   } catch {
     // The same answer as for JSON of another shape.
   }
-  throw failure.invalidRequest(`Line ${line} of the training file is no example.`, {
+  throw failure.invalidRequest(`Line ${line} of the training file is not an example.`, {
     param: 'training_file',
     code: 'invalid_training_file',
   })

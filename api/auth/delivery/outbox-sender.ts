@@ -25,7 +25,7 @@ export type DropReason = (typeof DROP_REASONS)[number]
 
 /** Mails and text messages: written within transactions, delivered after the commit. */
 export interface MessageOutbox {
-  /** Writes a message within the transaction of the store; answers its id. */
+  /** Writes a message within the transaction of the store; returns its id. */
   write(store: Store, entry: Parameters<typeof writeMessage>[2]): Promise<string>
   /** Also delivers what other processes left, and retries, until `close`. */
   start(): void

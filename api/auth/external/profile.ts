@@ -68,7 +68,7 @@ const SUBJECT_CHARACTERS_MAX = 512
 const EMAIL_CHARACTERS_MAX = 255
 const EMAIL = /^[^\s\p{C}@<>()[\]\\,;:"]+@[^\s\p{C}@<>()[\]\\,;:"]+$/u
 
-/** A list of one address, or of none when the text is none that can be anybody's. */
+/** A list of one address, or an empty one when the text cannot be an address. */
 export function oneEmail(email: string, isVerified: boolean): readonly Email[] {
   const isOne = email.length <= EMAIL_CHARACTERS_MAX && EMAIL.test(email)
   return isOne && !hasLookalikes(email) ? [{ email, isVerified, isPrimary: true }] : []

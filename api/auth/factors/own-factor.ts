@@ -50,7 +50,7 @@ export function requireVerifiable(services: AuthServices, { factorType }: Factor
   throw authFailure(`mfa_${factorType}_verify_not_enabled`)
 }
 
-/** A UUID of a path. Throws 404 when it is none: nothing can be found there. */
+/** A UUID of a path. Throws 404 when it is not one: nothing can be found there. */
 export function parseUuid(text: string, name: string): string {
   if (UUID.test(text)) return text.toLowerCase()
   throw authFailure('validation_failed', {
@@ -60,7 +60,7 @@ export function parseUuid(text: string, name: string): string {
   })
 }
 
-/** A challenge id of a body. Throws 400 when it is no UUID, and 422 when it is missing. */
+/** A challenge id of a body. Throws 400 when it is not a UUID, and 422 when it is missing. */
 export function parseChallengeId(text: string | undefined): string {
   if (!text) throw unknownChallenge()
   if (UUID.test(text)) return text.toLowerCase()

@@ -9,7 +9,7 @@ import { signWebhook } from '#shared/net/standard-webhooks.ts'
 
 type HttpTarget = Extract<HookTarget, { kind: 'http' }>
 
-/** Posts a payload to a receiver; answers its JSON, undefined for none. */
+/** Posts a payload to a receiver; returns its JSON, undefined for none. */
 export type HttpHook = (
   target: HttpTarget,
   message: { readonly id: string; readonly text: string },

@@ -17,7 +17,7 @@ export interface Candidate {
 }
 
 /**
- * Asks the hook whether a user may be created; answers the id that the user then gets. It must run
+ * Asks the hook whether a user may be created; returns the id that the user then gets. It must run
  * outside of transactions: a slow receiver must not hold connections. Undefined without a hook.
  */
 export async function approveNewUser(

@@ -36,7 +36,7 @@ export async function takeChallenge(
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** The id of a passkey in a path. Throws 404 when it is none. */
+/** The id of a passkey in a path. Throws 404 when it is not one. */
 export function parsePasskeyId(text: string): string {
   return parseUuid(text, 'passkey_id')
 }

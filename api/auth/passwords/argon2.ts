@@ -58,7 +58,7 @@ function beginningOf({ memoryKib, iterations, parallelism }: Parameters): string
 }
 
 /**
- * Whether it is the password of an argon2 hash of any kind and costs; false for text that is none.
+ * Whether it is the password of an argon2 hash of any kind and costs; false for other text.
  */
 export function verifyArgon2(password: string, hash: string): boolean {
   const stored = readArgon2(hash)

@@ -11,7 +11,7 @@ interface Range {
 }
 
 const SEPARATORS = './'
-// Braces multiply: {a,b}{c,d} are four globs. More than this is no list that anybody wrote.
+// Braces multiply: {a,b}{c,d} are four globs. More than this is not a list that anybody wrote.
 const ALTERNATIVES_MAX = 256
 
 /**

@@ -46,7 +46,7 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 function isOnSite(url: URL, siteUrl: string): boolean {
   if (!URL.canParse(siteUrl)) return false
   const site = new URL(siteUrl)
-  // An empty host (myapp:///home) is no host to share.
+  // An empty host (myapp:///home) is not a host to share.
   if (site.hostname === '' || url.hostname.toLowerCase() !== site.hostname.toLowerCase()) {
     return false
   }

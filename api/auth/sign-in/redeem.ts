@@ -100,7 +100,7 @@ function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: Us
     services.config.mailer.isSecureEmailChangeEnabled &&
     !services.config.mailer.isAutoconfirm &&
     user.email !== null &&
-    // A second link to the same side is no agreement of the other.
+    // A second link to the same side is not agreement of the other.
     (user.emailChangeAgreed === 0 || user.emailChangeAgreed === side)
   )
 }

@@ -12,7 +12,7 @@ const EMAIL =
   /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/i
 const PHONE = /^[1-9][0-9]{1,14}$/
 
-/** Lower-cases an email address. Throws when it is none. */
+/** Lower-cases an email address. Throws when it is not one. */
 export function parseEmail(text: string): string {
   if (text === '') throw invalid('An email address is required', 'email')
   if (text.length > EMAIL_CHARACTERS_MAX) {
@@ -25,7 +25,7 @@ export function parseEmail(text: string): string {
   return text.toLowerCase()
 }
 
-/** Strips the plus sign and blanks of an E.164 number. Throws when it is none. */
+/** Strips the plus sign and blanks of an E.164 number. Throws when it is not one. */
 export function parsePhone(text: string): string {
   const phone = text.replace(/^\+/, '').replaceAll(' ', '')
   if (!PHONE.test(phone)) throw invalid('Invalid phone number format (E.164 required)', 'phone')

@@ -207,7 +207,7 @@ export type SentColumn =
 
 /**
  * Notes that something is sent now, unless something was within the gap: of many requests at once
- * one wins. Answers the user, or the seconds to wait.
+ * one wins. Returns the user, or the seconds to wait.
  */
 export async function claimSend(
   store: Store,

@@ -6,7 +6,7 @@ export interface CallBody {
   push(text: string): readonly CallEvent[]
   /** Text behind the body once it has shown its own end; undefined while it may go on. */
   readonly rest?: string | undefined
-  /** Ends the body. `rejected` is the text of it that is no call. */
+  /** Ends the body. `rejected` is the text of it that is not a call. */
   finish(): { readonly events: readonly CallEvent[]; readonly rejected: string }
 }
 

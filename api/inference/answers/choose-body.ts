@@ -18,7 +18,7 @@ interface BodyOptions {
   readonly typeOf: ParameterType
 }
 
-/** A body whose syntax follows from the format and from the first character that is no space. */
+/** A body whose syntax follows from the format and from the first character that is not space. */
 export class ChosenBody implements CallBody {
   readonly #options: BodyOptions
   #body: CallBody | undefined

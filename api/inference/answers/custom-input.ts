@@ -24,7 +24,7 @@ export class CustomInput {
   /** The first half of a surrogate pair whose second half may follow. */
   #half = ''
 
-  /** Takes the next piece of the arguments; answers the piece of the input that it completes. */
+  /** Takes the next piece of the arguments; returns the piece of the input that it completes. */
   push(text: string): string {
     if (this.#phase === 'ended') return ''
     this.#text += text
@@ -40,7 +40,7 @@ export class CustomInput {
     return isCut ? decoded.slice(0, -1) : decoded
   }
 
-  /** Ends the arguments; answers the rest of the input. */
+  /** Ends the arguments; returns the rest of the input. */
   finish(): string {
     return this.#phase === 'beginning' ? inputOf(this.#text) : ''
   }

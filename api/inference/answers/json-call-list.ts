@@ -8,7 +8,7 @@ interface ListedItem {
 
 /**
  * Reads `[{…}, {…}]`, or calls beside each other with semicolons between, and shows its own end. A
- * first entry that is no call rejects all of it.
+ * first entry that is not a call rejects all of it.
  */
 export class JsonCallList implements CallBody {
   readonly #opening: string

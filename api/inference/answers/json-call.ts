@@ -15,7 +15,7 @@ export class JsonCall implements CallBody {
   #scanned = 0
   #phase: 'beginning' | 'arguments' | 'ended' = 'beginning'
 
-  /** `opening` is the text before the body, to be given back when it is no call after all. */
+  /** `opening` is the text before the body, to be given back when it is not a call after all. */
   constructor(opening: string, accepts: (name: string) => boolean = () => true) {
     this.#opening = opening
     this.#accepts = accepts

@@ -35,7 +35,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
 const NUMBER = /[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/y
 const DEPTH_MAX = 64
 
-/** Reads a whole literal; undefined for text that is none. */
+/** Reads a whole literal; undefined for other text. */
 export function readLiteral(text: string, syntax: LiteralSyntax): { value: unknown } | undefined {
   const found = readValue(text, skipSpace(text, 0), syntax, 0)
   return found !== undefined && skipSpace(text, found.end) === text.length

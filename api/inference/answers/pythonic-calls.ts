@@ -99,7 +99,8 @@ export class PythonicCalls implements CallBody {
   }
 
   /**
-   * An argument without a name, or whose value is no literal, is passed on as a text or left out.
+   * An argument without a name, or with a value that is not a literal, is passed on as text or left
+   * out.
    */
   #emit(events: CallEvent[]): void {
     const [, key, text] = /^\s*([A-Za-z_]\w*)\s*=([\s\S]*)$/.exec(this.#argument) ?? []

@@ -183,7 +183,7 @@ function parseStrategy(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw invalidValue(STRATEGY, 'it is no JSON.')
+    throw invalidValue(STRATEGY, 'it is not JSON.')
   }
 }
 
@@ -227,7 +227,7 @@ export function looksLikeAudio(head: Buffer): boolean {
   return SIGNATURES.has(detectAudioFormat(head))
 }
 
-/** The refusal of a file that is no recording of a known kind. */
+/** The refusal of a file that is not a recording of a known kind. */
 export function invalidFormat(): ServiceError {
   const names = EXTENSIONS.map((name) => `'${name}'`).join(', ')
   return failure.invalidRequest(`Invalid file format. Supported formats: [${names}]`, {

@@ -7,7 +7,7 @@ import { logprobsOf } from './audio-answer.ts'
 /** Writes a transcript as it is recognized: the text of each window, then the whole. */
 export function serializeTranscript(): SseSerializer<'audio'> {
   let sent = ''
-  // White space at an end is no part of a transcript: it waits for what follows.
+  // White space at an end is not part of a transcript: it waits for what follows.
   let waiting = ''
   let windows = 0
   // Tokens of windows whose text is white space wait with it.
@@ -51,7 +51,7 @@ export function serializeTranscript(): SseSerializer<'audio'> {
   }
 }
 
-/** The usage of this event counts tokens; the samples of a recording are none. */
+/** The usage of this event counts tokens; the samples of a recording are not tokens. */
 function presentUsage({ promptTokens, completionTokens }: TokenUsage): object {
   return {
     type: 'tokens',

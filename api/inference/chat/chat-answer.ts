@@ -64,7 +64,7 @@ interface ChatAnswerMessage {
   readonly function_call?: PresentedFunction
 }
 
-/** The answer to a chat request that is no stream. */
+/** The answer to a chat request that is not a stream. */
 interface ChatAnswer {
   readonly id: string
   readonly object: 'chat.completion'

@@ -37,7 +37,7 @@ const CUT_CALL = /^\s*(?:$|[{[]|<f|call:|[\w.-]*$)/
  * Takes the text of an answer chunk by chunk and separates content from calls in the format of the
  * model's family, such as `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments are
  * sent as they arise. Text that might still become a tag is withheld, and so is white space, which
- * is dropped around calls. Text that looks like a call and is none is sent as content, letter by
+ * is dropped around calls. Text that looks like a call and is not one is sent as content, letter by
  * letter; but the beginning of a call that the answer's end has cut off is dropped.
  */
 export class ToolCallParser {

@@ -16,7 +16,7 @@ import type { ChatBody } from './chat-request.ts'
 
 const OBJECT = 'chat.completion'
 
-/** Stores the answer of a chat whose request asks for it; answers it as the client receives it. */
+/** Stores the answer of a chat whose request asks for it; returns it as the client receives it. */
 export async function storeChat(
   { request }: Pick<Http, 'request'>,
   { stored, clock, log }: InferenceServices,

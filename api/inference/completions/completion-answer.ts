@@ -28,7 +28,7 @@ interface CompletionChoice {
   readonly prompt_token_ids?: readonly number[]
 }
 
-/** The answer to a completion request that is no stream. */
+/** The answer to a completion request that is not a stream. */
 export interface CompletionAnswer {
   readonly id: string
   readonly object: 'text_completion'

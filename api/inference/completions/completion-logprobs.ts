@@ -55,7 +55,7 @@ function topLogprobs(entry: TokenLogprob): Record<string, number> | null {
   ])
 }
 
-// Bytes that are no text by themselves are spelled out, so that each stays distinguishable.
+// Bytes that are not text by themselves are spelled out, so that each stays distinguishable.
 function printableToken(entry: {
   readonly token: string
   readonly bytes: readonly number[]

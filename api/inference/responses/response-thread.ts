@@ -24,7 +24,7 @@ export interface ResponseThread {
   readonly asked?: InputField
   readonly isStored: boolean
   readonly conversationId: string | null
-  /** Stores a finished response; answers the response as it then is. */
+  /** Stores a finished response; returns the response as it then is. */
   save(head: ResponseHead, response: object): Promise<object>
 }
 

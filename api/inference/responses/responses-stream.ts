@@ -17,7 +17,7 @@ export function responsePresenter(
   output: ResponseOutput,
   options: {
     readonly now: () => number
-    /** Stores the finished response; answers the response as it then is. */
+    /** Stores the finished response; returns the response as it then is. */
     readonly save: (response: object) => Promise<object>
   },
 ): StreamPresenter {

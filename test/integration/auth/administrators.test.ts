@@ -38,7 +38,7 @@ describe('the access token of an administrator', () => {
     ],
     ['was deleted', 'user_not_found', (id: string) => asService('DELETE', id)],
     [
-      'is no administrator any more',
+      'is not an administrator any more',
       'not_admin',
       (id: string) => asService('PUT', id, { role: 'user' }),
     ],

@@ -44,7 +44,7 @@ const linkByIdToken = (bearer: string): Promise<CallResult> => {
   return call('POST', '/token?grant_type=id_token', bearer, body)
 }
 
-/** Adds a second factor; answers the token of the session that it lifts. */
+/** Adds a second factor; returns the token of the session that it lifts. */
 async function addFactor(bearer: string): Promise<string> {
   const { id, totp } = (await call('POST', '/factors', bearer, { factor_type: 'totp' })).body
   const { body: challenge } = await call('POST', `/factors/${id}/challenge`, bearer)

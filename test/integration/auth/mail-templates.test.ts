@@ -115,7 +115,7 @@ describe('the built-in body takes its place when it', () => {
     ['names a variable that there is not', { body: '{{ .Password }}' }, {}],
     ['leads elsewhere', { status: 302, headers: { location: 'file:///etc/passwd' }, body: '' }, {}],
     ['is at a private address', { body: 'x' }, { MILLRACE_MAIL_TEMPLATES_ALLOW_PRIVATE: 'false' }],
-    ['is no address', { body: 'x' }, { AUTH_MAILER_TEMPLATES_CONFIRMATION: 'http://' }],
+    ['is not an address', { body: 'x' }, { AUTH_MAILER_TEMPLATES_CONFIRMATION: 'http://' }],
   ])('%s', async (_name, answer, env) => {
     reply = answer
     const mail = await send(env)

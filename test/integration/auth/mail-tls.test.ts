@@ -61,7 +61,7 @@ async function send(env: Record<string, string>, server = encrypted): Promise<vo
     AUTH_SITE_URL: 'https://app.test',
     AUTH_API_EXTERNAL_URL: 'https://auth.test',
     AUTH_JWT_SECRET: '37c304f8-51aa-419a-a1af-06154e63707a',
-    // Leads here, and is no loopback address.
+    // Leads here, and is not a loopback address.
     AUTH_SMTP_HOST: '0.0.0.0',
     AUTH_SMTP_PORT: String(port),
     AUTH_SMTP_ADMIN_EMAIL: 'admin@app.test',

@@ -140,7 +140,7 @@ describe('a sign-in that goes wrong', () => {
       refusal({ status: 400, body: { error: 'invalid_grant' } }),
       exchangeFailed(),
     ],
-    ['the reply is no JSON', refusal({ body: '<html>sorry</html>' }), exchangeFailed()],
+    ['the reply is not JSON', refusal({ body: '<html>sorry</html>' }), exchangeFailed()],
     ['the reply is huge', refusal({ body: 'x'.repeat(2_000_000) }), exchangeFailed()],
     ['the reply never comes', refusal('hang'), exchangeFailed()],
     ['the profile is refused', profileOf({ status: 403, body: {} }), exchangeFailed()],

@@ -192,7 +192,7 @@ describe('the key of a user who never proved the address', () => {
   })
 })
 
-/** Signs in by a provider; answers the id of the user. */
+/** Signs in by a provider; returns the id of the user. */
 async function arrive(profile: ReturnType<typeof visitor>): Promise<string> {
   providers.visitors.set('code', profile)
   const { location } = await server.call({ path: '/authorize?provider=github' })

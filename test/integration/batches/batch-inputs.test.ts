@@ -46,7 +46,7 @@ describe('a faulty input', () => {
     ['a list', [line('a'), '', `[${line('b')}]`], 'Line 3 is not a dictionary'],
     ['nothing', ['null'], 'Line 1 is not a dictionary'],
     ['half a line', [line('a'), line('b').slice(0, -1)], 'Line 2 is not a dictionary'],
-    ['a custom_id that is no text', [line('a', { custom_id: {} })], 'custom_id/method/url/body'],
+    ['a custom_id that is not text', [line('a', { custom_id: {} })], 'custom_id/method/url/body'],
     ['a body that is a list', [line('a'), lineOf('[]')], 'Invalid format on line 2'],
     ['members of a prototype only', [`{"__proto__":${line('a')}}`], 'Invalid format on line 1'],
     [

@@ -114,7 +114,7 @@ describe('incidents', () => {
         { kind: 'notFound', count: 2 },
       ]),
     )
-    // That a page asks to sign in is no error.
+    // That a page asks to sign in is not an error.
     expect(incidents.errors).toHaveLength(2)
     expect(incidents.failed.map(({ status, route, method }) => [status, route, method])).toEqual([
       [500, '/v1/:kind', 'GET'],

@@ -59,12 +59,12 @@ describe('signing in to the administration pages', () => {
               passwordDigest: 'of the password',
               isProven: false,
             }
-          : { kind: 'refused', status: 403, reason: 'This account is no administrator.' },
+          : { kind: 'refused', status: 403, reason: 'This account is not an administrator.' },
     })
     const { get, submit } = crudeBrowser(app)
     const wrong = await submit({ email: 'a@example.test', password: 'wrong' })
     expect(wrong.statusCode).toBe(403)
-    expect(wrong.body).toContain('This account is no administrator.')
+    expect(wrong.body).toContain('This account is not an administrator.')
     expect((await submit({ email: 'a@example.test', password: 'right' })).statusCode).toBe(303)
     expect((await get('/admin')).body).toContain('a@example.test')
     administrators.set('user-1', 'of another password')

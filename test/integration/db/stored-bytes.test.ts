@@ -91,7 +91,7 @@ function createJob({ jobs }: Stores, id: string) {
   return jobs.create(job, { openMax: 2000, openBytesMax: 2 ** 40, onlyStored: false })
 }
 
-/** Claims and ends the one job that is due; answers it as it is then. */
+/** Claims and ends the one job that is due; returns it as it is then. */
 async function endJob({ jobs }: Stores, result: Buffer) {
   const lease = randomUUID()
   const [job] = await jobs.claim(lease, 60, { limit: 8, perOrganizationMax: 8, inFlight: {} })

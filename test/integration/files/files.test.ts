@@ -194,7 +194,7 @@ describe('an upload', () => {
     ['without a file', () => form('x', 'user_data', ['purpose']), 'file'],
     ['without a purpose', () => form('x', '', ['file']), 'purpose'],
     ['for an unknown purpose', () => form('x', 'homework'), 'purpose'],
-    ['whose third line is no JSON', () => form(`${SEARCH_LINES}oops\n`, 'search'), 'file'],
+    ['whose third line is not JSON', () => form(`${SEARCH_LINES}oops\n`, 'search'), 'file'],
     ['that is empty where lines are wanted', () => form('', 'batch'), 'file'],
     [
       'with a field of its own',

@@ -94,7 +94,7 @@ describe('an upload in parts', () => {
       [
         [a, a],
         undefined,
-        "Invalid 'part_ids[1]': it is no part of this upload, or is named twice.",
+        "Invalid 'part_ids[1]': it is not a part of this upload, or is named twice.",
       ],
       [['part_x', b], undefined, "Invalid 'part_ids[0]'"],
       [[a, b], '0'.repeat(32), 'The MD5 of the parts is another one.'],

@@ -46,7 +46,7 @@ function say(pieces: readonly string[], finishReason: 'stop' | 'length' = 'stop'
 
 function promptOf(input: GenerateInput = surface.submitter.input) {
   const [prompt] = input.prompts
-  if (prompt?.form !== 'chat') throw new Error('the prompt is no chat')
+  if (prompt?.form !== 'chat') throw new Error('the prompt is not a chat')
   return prompt
 }
 

@@ -14,7 +14,7 @@ const settings = (databaseUrl: string): Record<string, string> => ({
   MILLRACE_ARGON2_MEMORY_KIB: '64',
 })
 
-/** Runs the command in this process; answers what it printed. */
+/** Runs the command in this process; returns what it printed. */
 async function run(
   databaseUrl: string,
   positionals: readonly string[],

@@ -14,7 +14,7 @@ import { API_KEY } from '#test/support/tiers.ts'
 import { type WatchedProcess, watchProcess } from '#test/support/watched-process.ts'
 
 const MODELS = join(import.meta.dirname, '../../../models')
-// Garbage of a few bodies that was not collected yet is no growth; a body that is kept is.
+// Garbage of a few bodies that was not collected yet is not growth; a body that is kept is.
 const GROWTH_MIB_MAX = 128
 
 /** How a request was answered. */

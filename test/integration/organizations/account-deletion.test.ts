@@ -104,7 +104,7 @@ describe('a deleted user', () => {
     expect(await organizations.members('org-one')).toEqual([])
   })
 
-  it('is no member, even when added at this very moment', async ({ database }) => {
+  it('is not a member, even when added at this very moment', async ({ database }) => {
     const { organizations, newUser, end, rolesIn } = open(database)
     const { id } = await organizations.create('Mill', await newUser())
     for (let round = 0; round < 20; round++) {

@@ -139,7 +139,7 @@ it('finds an upload that a killed process has left, and aborts it', async () => 
   await store.delete(left?.key ?? '')
   expect(unfinished.has(uploadId ?? '')).toBe(false)
   expect(seen.filter((line) => line.startsWith('DELETE'))).toHaveLength(1)
-  // An upload that another process has aborted meanwhile is no error.
+  // An upload that another process has aborted meanwhile is not an error.
   await store.delete(left?.key ?? '')
   const end = expect(upload).rejects.toThrow('the end of this test')
   source.destroy(new Error('the end of this test'))

@@ -159,7 +159,7 @@ describe('the arrivals', () => {
     expect(arrivedUntil(scenario, elapsedMs)).toBe(wanted)
   })
 
-  it('refuse what is no duration', () => {
+  it('refuse what is not a duration', () => {
     expect(durationMs('2m')).toBe(120_000)
     expect(() => durationMs('soon')).toThrow('no duration')
   })

@@ -17,7 +17,7 @@ it.each([
   ['a later expiry', '/v1/media/a.png', { expires: '1900000000' }],
   ['no signature', '/v1/media/a.png', { signature: '' }],
   ['another signature', '/v1/media/a.png', { signature: 'AAAA' }],
-  ['an expiry that is no number', '/v1/media/a.png', { expires: 'NaN' }],
+  ['an expiry that is not a number', '/v1/media/a.png', { expires: 'NaN' }],
 ])('refuses %s', (_case, path, change) => {
   const query = queryOf(signer.sign('/v1/media/a.png', NOW + 1000))
   expect(signer.verify(path, { ...query, ...change }, NOW)).toBe(false)

@@ -43,7 +43,7 @@ export function readStreamInfo(block: Uint8Array): StreamInfo {
   return info
 }
 
-/** Decodes the frames of a FLAC file; bytes that are no frame are skipped. */
+/** Decodes the frames of a FLAC file; bytes that are not frames are skipped. */
 export function* decodeFlac(bytes: Uint8Array, start: number): Generator<Pcm> {
   let at = start + 4
   let info: StreamInfo | undefined

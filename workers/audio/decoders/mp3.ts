@@ -24,7 +24,7 @@ interface Minimp3 {
   decode_results_num_samples(): number
 }
 
-/** Decodes MPEG audio, layer III. Bytes that are no frame are skipped. */
+/** Decodes MPEG audio, layer III. Bytes that are not frames are skipped. */
 export async function* decodeMp3(bytes: Uint8Array): AsyncGenerator<Pcm> {
   const decoder = await loadDecoder()
   decoder.decoder_init()

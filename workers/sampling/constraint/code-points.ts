@@ -15,7 +15,7 @@ const SEGMENTS: CodePointRanges = [
   [0x10000, CODE_POINT_MAX],
 ]
 
-/** One character out of the ranges, in UTF-8. Surrogates are no characters and drop out. */
+/** One character out of the ranges, in UTF-8. Surrogates are not characters and drop out. */
 export function oneCharacter(builder: GrammarBuilder, ranges: CodePointRanges): Grammar {
   const sequences = ranges.flatMap(([low, high]) =>
     SEGMENTS.flatMap(([start, end]) => splitRange(Math.max(low, start), Math.min(high, end))),

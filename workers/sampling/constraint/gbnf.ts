@@ -164,7 +164,7 @@ class GbnfParser {
     const hex = Array.from({ length: digits }, () => this.#next()).join('')
     const point = /^[0-9a-fA-F]+$/.test(hex) ? Number.parseInt(hex, 16) : Number.NaN
     if (point <= CODE_POINT_MAX) return String.fromCodePoint(point)
-    throw new GbnfError(`'\\${letter}${hex}' is no character`)
+    throw new GbnfError(`'\\${letter}${hex}' is not a character`)
   }
 
   #name(): string {

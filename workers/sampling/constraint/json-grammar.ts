@@ -68,7 +68,7 @@ export class JsonGrammar {
     return this.builder.literal(JSON.stringify(value))
   }
 
-  /** A character that needs no escape in a string and is none of the excluded ones. */
+  /** A character that needs no escape in a string and is not one of the excluded ones. */
   plainCharacter(excluded: CodePointRanges): Grammar {
     return oneCharacter(
       this.builder,
@@ -122,7 +122,7 @@ export class JsonGrammar {
       [0x61, 0x63],
       [0x65, 0x66],
     )
-    // Half a surrogate pair is no character, so \ud800 to \udfff are left out.
+    // Half a surrogate pair is not a character, so \ud800 to \udfff are left out.
     const unit = builder.choice(
       builder.sequence(hexButD, hex, hex, hex),
       builder.sequence(

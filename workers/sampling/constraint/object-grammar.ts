@@ -37,7 +37,7 @@ interface NameTree {
   isName: boolean
 }
 
-/** A quoted key that is none of the names: a second spelling of a name would replace its value. */
+/** A quoted key other than the names: a second spelling of a name would replace its value. */
 export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Grammar {
   const root: NameTree = { children: new Map(), isName: false }
   for (const name of names) {

@@ -16,7 +16,7 @@ export const QUANTIZED_PRODUCT_PARTS: Readonly<Record<string, Parts>> = {
     const [input = '', , , zeros = '', groups = '', bias = ''] = node.inputs
     if (groups !== '') throw untrainable(node, 'its weights are in another order')
     const isFloat = zeros !== '' && view.constant(zeros)?.onnxType !== ELEMENT_TYPES.uint8.onnxType
-    if (isFloat) throw untrainable(node, 'its zero points are no bytes')
+    if (isFloat) throw untrainable(node, 'its zero points are not bytes')
     const product = [input, blockWeights(node, writer)]
     if (bias === '') writer.emitTo(node.outputs[0] as string, 'MatMul', product)
     else writer.emitTo(node.outputs[0] as string, 'Add', [writer.emit('MatMul', product), bias])

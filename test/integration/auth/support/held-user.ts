@@ -3,7 +3,7 @@ import { expect, vi } from 'vitest'
 
 import type { CallResult, TestServer } from './server.ts'
 
-/** Changes the database while a request waits for the row of a user; answers the request. */
+/** Changes the database while a request waits for the row of a user; returns the request. */
 export async function whileWaiting(
   { database }: Pick<TestServer, 'database'>,
   userId: string,

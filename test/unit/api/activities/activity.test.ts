@@ -43,7 +43,7 @@ describe('an activity', () => {
   it.each<[string, unknown, string | undefined]>([
     ['no object', [], undefined],
     ['no type', {}, 'type'],
-    ['a type that is no text', { type: 5 }, 'type'],
+    ['a type that is not text', { type: 5 }, 'type'],
     ['an empty type', { type: '' }, 'type'],
     ['a long type', { type: 'x'.repeat(101) }, 'type'],
     ['an id that no address can hold', { type: 'Like', id: '.' }, 'id'],
@@ -93,7 +93,7 @@ describe('an activity', () => {
     ['a number that no double holds', JSON.parse('{"type":"Like","x":[1e400]}'), undefined],
     ['33 levels', { type: 'Like', extra: nested(33) }, undefined],
     ['an empty batch', { activities: [] }, 'activities'],
-    ['a batch that is no array', { activities: {} }, 'activities'],
+    ['a batch that is not an array', { activities: {} }, 'activities'],
     [
       '1,001 in a batch',
       { activities: Array.from({ length: 1001 }, () => ({ type: 'Like' })) },

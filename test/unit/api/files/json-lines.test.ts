@@ -60,7 +60,7 @@ describe('the check of JSON lines', () => {
     }
   })
 
-  it('refuses bytes that are no text', () => {
+  it('refuses bytes that are not text', () => {
     const lines = new JsonLinesCheck('search')
     lines.push(Buffer.from('{"text":"a"}\n{"text":"\xff"}\n', 'latin1'))
     expect(lines.finish('search')?.message).toBe(

@@ -8,7 +8,7 @@ import { systemClock } from '#shared/clock.ts'
 import type { TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 import { failure } from '#shared/errors.ts'
 
-/** Runs a validated job whose training ends without replies; answers what happened in order. */
+/** Runs a validated job whose training ends without replies; returns what happened in order. */
 async function runQueued(leaveSlot: () => void = () => {}) {
   const steps: string[] = []
   const request = {

@@ -31,13 +31,13 @@ it('is the path of the public address for those who came to its host', async () 
   }
 })
 
-it('is no path for those who came by another way', async () => {
+it('is not a path for those who came by another way', async () => {
   for (const host of ['api.internal:8081', 'example.test:8081', 'not a host']) {
     expect(await pathSeenBy({ publicUrl: 'https://example.test/a', headers: { host } })).toBe('')
   }
 })
 
-it('is what a trusted proxy states, unless that is no plain path', async () => {
+it('is what a trusted proxy states, unless that is not a plain path', async () => {
   const stated = (prefix: string, from = PROXY) =>
     pathSeenBy({
       publicUrl: 'https://example.test/configured',

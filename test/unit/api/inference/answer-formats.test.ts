@@ -61,14 +61,14 @@ const CALLS: readonly Case[] = [
     calls: [NOW],
   },
   {
-    title: 'an object of Llama 3 that is no call',
+    title: 'an object of Llama 3 that is not a call',
     dialect: { calls: 'llama3_json' },
     text: '{"name": "Ada", "parameters": {"born": 1815}} is a person {"name": "now", "parameters": {}}',
     content:
       '{"name": "Ada", "parameters": {"born": 1815}} is a person {"name": "now", "parameters": {}}',
   },
   {
-    title: 'a cut object of Llama 3 that is no call',
+    title: 'a cut object of Llama 3 that is not a call',
     dialect: { calls: 'llama3_json' },
     text: ' {"answer": 4',
     content: ' {"answer": 4',
@@ -86,7 +86,7 @@ const CALLS: readonly Case[] = [
     calls: [{ name: 'get_weather', arguments: { city: 'Paris', days: [1, { a: null }, true] } }],
   },
   {
-    title: 'a list that is no call in Python',
+    title: 'a list that is not a call in Python',
     dialect: { calls: 'pythonic' },
     text: '[see (1)] and [get_weather(city="x")]',
     content: '[see (1)] and [get_weather(city="x")]',

@@ -24,7 +24,7 @@ describe('a recording that cannot be transcribed', () => {
       'you must provide a model parameter',
     ],
     [
-      'a name that is no recording',
+      'a name that is not a recording',
       [clip(WAV, 'a.bin'), MODEL],
       'file',
       'invalid_file_format',
@@ -117,7 +117,7 @@ describe('a recording that cannot be transcribed', () => {
       /./,
     ],
     [
-      'a strategy that is no JSON',
+      'a strategy that is not JSON',
       [clip(), MODEL, ['chunking_strategy', '{"type"']],
       'chunking_strategy',
       'invalid_value',

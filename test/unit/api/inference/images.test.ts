@@ -127,7 +127,7 @@ describe('POST /v1/images/edits', () => {
       'integer_above_max_value',
       /./,
     ],
-    ['n that is no number', [file('image', PNG), PROMPT, ['n', 'x']], 'n', 'invalid_type', /./],
+    ['n that is not a number', [file('image', PNG), PROMPT, ['n', 'x']], 'n', 'invalid_type', /./],
     [
       'an unknown size',
       [file('image', PNG), PROMPT, ['size', '2x2']],

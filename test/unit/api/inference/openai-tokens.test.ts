@@ -64,7 +64,7 @@ describe("token ids of OpenAI's encodings", () => {
   })
 
   it.each([[[100_256]], [[9906, 1_000_000]], [[[9906], [99]]]])(
-    'are refused when they are no text: %j',
+    'are refused when they are not text: %j',
     async (input) => {
       const response = await embed({ input })
       expect(response.statusCode, response.body).toBe(400)

@@ -13,7 +13,7 @@ describe('a body that cannot be read', () => {
   afterAll(() => surface.app.close())
 
   it.each([
-    ['text that is no JSON', '{"model": '],
+    ['text that is not JSON', '{"model": '],
     ['an array', '[]'],
     ['a text', '"x"'],
     ['null', 'null'],

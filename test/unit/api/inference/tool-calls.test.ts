@@ -51,7 +51,7 @@ const CASES: readonly {
     calls: [{ name: 'now', arguments: '{}' }],
   },
   {
-    title: 'what is no call as content, letter by letter',
+    title: 'what is not a call as content, letter by letter',
     text: '<tool_call>not json</tool_call> and 1 < 2 <tool',
     content: '<tool_call>not json and 1 < 2 <tool',
     calls: [],

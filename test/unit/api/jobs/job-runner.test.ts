@@ -12,7 +12,7 @@ import { packContent } from '#shared/stored-content.ts'
 
 const EVENT_BYTES = 4 * 1024 * 1024
 
-/** Runs one job whose answer is a stream without an end; answers how it ended. */
+/** Runs one job whose answer is a stream without an end; returns how it ended. */
 async function runEndless() {
   const events = { sent: 0, isLeft: false }
   const endings: JobEnding[] = []

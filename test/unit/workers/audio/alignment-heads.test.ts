@@ -34,7 +34,7 @@ it('takes all heads of the upper half of the layers without a list', () => {
   })
 })
 
-const NO_LIST = 'alignment_heads is no list of pairs of layer and head'
+const NO_LIST = 'alignment_heads is not a list of pairs of layer and head'
 it.each<[string, object, (readonly number[])?, number?]>([
   ['alignment_heads names head 0 of layer 4, which do not exist', { listed: [[4, 0]] }],
   ['alignment_heads names head 2 of layer 0, which do not exist', { listed: [[0, 2]] }],

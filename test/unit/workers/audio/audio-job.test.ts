@@ -156,10 +156,10 @@ it('invents no times of words: the field is reported as ignored', async () => {
 describe('refusals', () => {
   it.each([
     ['a language that the model has not learned', { language: 'xx' }, 'language'],
-    ['a file that is no sound', { audioKey: 'noise' }, 'file'],
+    ['a file that is not sound', { audioKey: 'noise' }, 'file'],
     ['a clip shorter than a tenth of a second', { audioKey: 'short' }, 'file'],
   ])('%s, naming the field', async (_name, change, param) => {
-    await storage.put('noise', Buffer.from('this is no sound at all'.repeat(40)))
+    await storage.put('noise', Buffer.from('this is not sound at all'.repeat(40)))
     await storage.put('short', shortWav())
     await expect(listen(change)).rejects.toMatchObject({ kind: 'invalidRequest', param })
   })

@@ -64,7 +64,7 @@ it.each(['config.json', 'tokenizer.json'])(
   'names %s where it is missing or broken',
   async (name) => {
     await writeFile(place(name), '{')
-    await expect(readWhisperFiles(folder)).rejects.toThrow(`${name} is no JSON`)
+    await expect(readWhisperFiles(folder)).rejects.toThrow(`${name} is not JSON`)
     await rm(place(name))
     await expect(readWhisperFiles(folder)).rejects.toThrow(`${name} is missing`)
   },

@@ -111,7 +111,7 @@ const HOSTILE: readonly (readonly [
   [
     'a header that is longer than the file',
     (folder) => writeFileSync(join(folder, 'model.safetensors'), fileOf('{}', 0, 1_000_000)),
-    'is no safetensors file',
+    'is not a safetensors file',
   ],
   [
     'a header of endless nesting',
@@ -139,7 +139,7 @@ const HOSTILE: readonly (readonly [
       '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
       'overlap',
     ],
-    'a header that is no object': ['[1,2]', 'is no safetensors file'],
+    'a header that is not an object': ['[1,2]', 'is not a safetensors file'],
   } satisfies Record<string, [string, string]>).map(
     ([what, [header, message]]) =>
       [

@@ -192,7 +192,10 @@ describe('a dense layer after the pooling', () => {
       { '2_Dense/config.json': { ...config, activation_function: 'torch.nn.GELU' } },
     ],
     ['model.safetensors is needed', { '2_Dense/model.safetensors': undefined }],
-    ['is no safetensors file', { '2_Dense/model.safetensors': Buffer.from('nonsense'.repeat(4)) }],
+    [
+      'is not a safetensors file',
+      { '2_Dense/model.safetensors': Buffer.from('nonsense'.repeat(4)) },
+    ],
     ['the weights are not those', { '2_Dense/config.json': { ...config, out_features: 5 } }],
     ['the module LSTM is not supported', { 'modules.json': modulesOf('Pooling', 'LSTM') }],
   ])('or module that cannot be computed is refused: %s', async (sentence, changes) => {

@@ -105,7 +105,7 @@ describe('states of a decoder', () => {
   })
 })
 
-describe('a graph that is no decoder', () => {
+describe('a graph that is not a decoder', () => {
   const marks = {
     hasGroupQueryAttention: false,
     hasDynamicQuantization: false,
@@ -124,7 +124,7 @@ describe('a graph that is no decoder', () => {
     ['input_ids must be int64', [{ ...ids, type: 'int32' as const }, past], [logits, present]],
     ['input_ids must be [batch, length]', [{ ...ids, dims: [1, 's'] }, past], [logits, present]],
     [
-      'past_conv.1 is no state of [batch, …]',
+      'past_conv.1 is not a state of [batch, …]',
       [ids, past, { ...past, name: 'past_conv.1' }],
       [logits, present, { ...past, name: 'present_conv.1' }],
     ],

@@ -85,12 +85,12 @@ describe('a graph', () => {
       /./,
     ],
     [
-      'whose configuration is no JSON',
+      'whose configuration is not JSON',
       (folder) => writeFileSync(join(folder, 'config.json'), '{"a":'),
-      /is no JSON/,
+      /is not JSON/,
     ],
     [
-      'whose configuration is no UTF-8',
+      'whose configuration is not UTF-8',
       (folder) => writeFileSync(join(folder, 'config.json'), Buffer.from('7b22ff227d', 'hex')),
       /not UTF-8/,
     ],
@@ -192,7 +192,7 @@ describe('a tokenizer', () => {
   it.each<[string, object, string]>([
     ['without a vocabulary', { model: {} }, 'no vocabulary'],
     ['with an id of billions', model({ vocab: vocab('"a": 4294967294') }), 'not a token id'],
-    ['with an id that is no number', model({ vocab: vocab('"a": "length"') }), 'not a token id'],
+    ['with an id that is not a number', model({ vocab: vocab('"a": "length"') }), 'not a token id'],
     [
       'with an added id below zero',
       { ...json, added_tokens: [{ id: -1, content: 'x' }] },

@@ -12,7 +12,7 @@ const logitsOf = writes(ANSWER, PROMPT.length)
 const engine = () => scriptedEngine(logitsOf)
 
 describe('the token that ends a text', () => {
-  it('has its score behind those of the text, of which it is no part', async () => {
+  it('has its score behind those of the text, of which it is not a part', async () => {
     const { result, usage } = await runJob({ logprobs: 1 }, { engine: engine() })
     const [candidate] = result.candidates
     expect(candidate).toMatchObject({ text: ' brown fox', tokenIds: ANSWER, finishReason: 'stop' })

@@ -67,7 +67,7 @@ describe('the tokens of a text', () => {
     })
   })
 
-  it('are refused where one is no token of the model', async () => {
+  it('are refused where one is not a token of the model', async () => {
     await expect(ask({ task: 'detokenize', tokenIds: [5, 320] })).rejects.toMatchObject({
       kind: 'invalidRequest',
       param: 'tokens',

@@ -125,7 +125,7 @@ describe('loading', () => {
     })
   })
 
-  it('names a file that is no model', async () => {
+  it('names a file that is not a model', async () => {
     const file = join(folder, 'broken.onnx')
     writeFileSync(file, 'no protobuf')
     await expect(runtime.load(file)).rejects.toThrow(file)

@@ -92,7 +92,7 @@ describe('an absurd schema', () => {
         ),
       },
     ],
-    ['required that is no list', { allOf: [{ required: 5 }, { required: 6 }] }],
+    ['required that is not a list', { allOf: [{ required: 5 }, { required: 6 }] }],
     ['a type of a megabyte', { type: 'x'.repeat(1e6) }],
   ])('is refused within the budget, in a short message: %s', (_title, schema) => {
     const { steps, refusal } = compile(schema)

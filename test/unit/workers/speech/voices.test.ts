@@ -70,7 +70,7 @@ describe('a folder that cannot be opened', () => {
       /pinyin/,
     ],
     [
-      'with a scale that is no number',
+      'with a scale that is not a number',
       'piper',
       'voice.onnx.json',
       { inference: { noise_w: 'x' } },

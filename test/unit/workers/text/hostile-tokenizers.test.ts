@@ -62,7 +62,7 @@ describe('a tokenizer is refused at load', () => {
       /too long a replacement/,
     ],
     ['with words of any length', wordPiece({ a: 0 }, 1e9), /max_input_chars_per_word/],
-    ['with words of a length that is no number', wordPiece({ a: 0 }, 'NaN'), /max_input_chars/],
+    ['with words of a length that is not a number', wordPiece({ a: 0 }, 'NaN'), /max_input_chars/],
     ['with a token of megabytes', model({ vocab: { ['a'.repeat(1e6)]: 0 } }), /token too long/],
     ['with merges of nothing', model({ merges: ['a ', ' b'] }), /merges/],
     ['with merges of three', model({ merges: [['a', 'b', 'c']] }), /merges/],

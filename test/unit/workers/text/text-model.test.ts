@@ -110,7 +110,7 @@ describe('the tokens that end an answer', () => {
 
 it.each<[string, Readonly<Record<string, unknown>>]>([
   ['tokenizer.json is missing', { 'tokenizer.json': undefined }],
-  ['tokenizer.json is no JSON', { 'tokenizer.json': '{"model":' }],
+  ['tokenizer.json is not JSON', { 'tokenizer.json': '{"model":' }],
   ['tokenizer_config.json is not a JSON object', { 'tokenizer_config.json': '[]' }],
 ])('a folder is refused with a sentence: %s', async (sentence, files) => {
   await expect(load(files)).rejects.toThrow(sentence)

@@ -161,7 +161,11 @@ describe('a training job', () => {
   })
 
   it.each([
-    ['a line that is no example', ['{"text": 1}'], 'Line 1 of the training file is no example.'],
+    [
+      'a line that is not an example',
+      ['{"text": 1}'],
+      'Line 1 of the training file is not an example.',
+    ],
     [
       'examples without a token to learn',
       ['{"messages": [{"role": "user", "content": "Hi"}]}'],
