@@ -121,7 +121,7 @@ describe('a recording that cannot be transcribed', () => {
       [clip(), MODEL, ['chunking_strategy', '{"type"']],
       'chunking_strategy',
       'invalid_value',
-      /no JSON/,
+      /not JSON/,
     ],
     [
       'a strategy in two forms',
