@@ -78,7 +78,7 @@ describe('a read replica', () => {
       await pair.primary.stop()
       await runOn(pair.standby().url, 'select pg_promote()')
       await eventually(async () => (await portOf().catch(() => '')) === standbyPort)
-      await eventually(() => lists.replica?.fault?.message.includes('no standby') === true)
+      await eventually(() => lists.replica?.fault?.message.includes('not a standby') === true)
       await primary.pool.query('insert into kept values (2)')
       expect((await lists.pool.query('select n from kept order by n')).rows).toEqual([
         { n: 1 },
