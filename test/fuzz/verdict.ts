@@ -131,7 +131,15 @@ function judgeRedirect(location: string | undefined, hosts: readonly string[]) {
   return hosts.includes(new URL(location).hostname) ? undefined : `a redirect to ${location}`
 }
 
-const LAST_EVENTS = ['response.completed', 'response.incomplete', 'message_stop']
+const LAST_EVENTS = [
+  'response.completed',
+  'response.incomplete',
+  'message_stop',
+  'image_generation.completed',
+  'image_edit.completed',
+  'transcript.text.done',
+  'speech.audio.done',
+]
 
 /** Every event is JSON but the last, if that is `[DONE]`; an error ends a stream in another way. */
 function judgeStream(body: string): string | undefined {
