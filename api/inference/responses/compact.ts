@@ -86,7 +86,7 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
     input: asked,
     ...(typeof previousId === 'string' && { previous_response_id: previousId }),
   })
-  const items = [...thread.earlier, ...itemsOf(thread.asked ?? asked)]
+  const items = [...thread.earlier, ...itemsOf(thread.asked)]
   if (items.length === 0) throw missingParameter('input')
   const id = hexId('resp_', head.newId('resp_'))
   const { input, images } = responsesRequest(

@@ -67,7 +67,7 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
     endpoint: 'v1/responses/input_tokens',
   })
   const body = { ...asked, input: asked.input ?? [] }
-  const { earlier, asked: input = body.input } = await threadOf(http, services, body)
+  const { earlier, asked: input } = await threadOf(http, services, body)
   const isEmpty = earlier.length === 0 && itemsOf(input).length === 0
   if (isEmpty && typeof body.instructions !== 'string') throw missingParameter('input')
   const openSummary = summaryOpener(services.cipher, caller.organizationId)

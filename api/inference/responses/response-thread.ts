@@ -21,7 +21,7 @@ export interface ResponseThread {
   /** The items of the conversation so far. */
   readonly earlier: Exclude<InputField, string>
   /** The input of the request with the items that it refers to. */
-  readonly asked?: InputField
+  readonly asked: InputField
   readonly isStored: boolean
   readonly conversationId: string | null
   /** Stores a finished response; returns the response as it then is. */
@@ -29,11 +29,14 @@ export interface ResponseThread {
 }
 
 /** The thread of a response that is neither stored nor continues another. */
-export const NO_THREAD: ResponseThread = {
-  earlier: [],
-  isStored: false,
-  conversationId: null,
-  save: async (_head, response) => response,
+export function noThread({ input }: Pick<ResponsesBody, 'input'>): ResponseThread {
+  return {
+    earlier: [],
+    asked: input,
+    isStored: false,
+    conversationId: null,
+    save: async (_head, response) => response,
+  }
 }
 
 const EARLIER_ITEMS_MAX = 2048
@@ -47,7 +50,7 @@ export async function threadOf(
   const { stored } = services
   if (stored === undefined) {
     checkUnstored(body)
-    return NO_THREAD
+    return noThread(body)
   }
   const caller = callerOf(request)
   const { previous_response_id: previousId, conversation } = body

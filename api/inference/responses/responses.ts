@@ -12,7 +12,7 @@ import { callerOf, durableHead, freshHead } from '#api/v1/request-context.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
-import { NO_THREAD, type ResponseThread, threadOf, withIds } from './response-thread.ts'
+import { noThread, type ResponseThread, threadOf, withIds } from './response-thread.ts'
 import { endStatus, presentResponse, type ResponseHead } from './responses-answer.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'
 import { hexId, ResponseOutput } from './responses-output.ts'
@@ -73,7 +73,7 @@ async function runInBackground(
     thread,
   )
   // Faults of the request are answered now.
-  const { earlier, asked = body.input } = thread
+  const { earlier, asked } = thread
   const openSummary = summaryOpener(services.cipher, head.organizationId)
   requireVision(head.catalogueModel, responsesRequest(body, { earlier, asked, openSummary }).images)
   const { organizationId, userId = null } = callerOf(http.request)
@@ -163,7 +163,8 @@ export async function batchedResponse(
   validated: Validated<ResponsesBody>,
 ): Promise<Generation<object>> {
   checkUnstored(validated.body)
-  return responseGeneration(services, await responseHead(services, validated, NO_THREAD), NO_THREAD)
+  const thread = noThread(validated.body)
+  return responseGeneration(services, await responseHead(services, validated, thread), thread)
 }
 
 /** The job of a response request, and the presentation of its result. */
