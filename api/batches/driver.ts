@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
-import { STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
+import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import { FairSlots } from '#api/v1/fair-slots.ts'
 import { PollLoop } from '#api/v1/poll-loop.ts'
 import type { BatchRow, InputFault } from '#shared/db/schema/batches.ts'
@@ -124,12 +125,12 @@ export class BatchDriver {
 
   /** Writing an answer is retried, because the work is already done. */
   async #finish(line: ClaimedLine, finished: LineAnswer): Promise<void> {
-    const { batches } = this.#services
-    const fits = await batches.hasRoom(line.organizationId, finished.body.length)
-    const answer = fits ? finished : { ...finished, ...NO_ROOM }
+    const { batches, lines } = this.#services
     for (let tries = 1; ; tries += 1) {
       try {
-        await this.#services.lines.finish(line, this.#leaseId, answer)
+        const fits = await batches.hasRoom(line.organizationId, finished.body.length)
+        const answer = fits ? finished : { ...finished, ...NO_ROOM }
+        await lines.finish(line, this.#leaseId, answer)
         return
       } catch (error) {
         if (tries === FINISH_TRIES || this.#loop.isStopping) throw error
@@ -187,10 +188,8 @@ export class BatchDriver {
 
 /** The answer of a line whose own answer does not fit. */
 const NO_ROOM = {
-  statusCode: 400,
-  body: JSON.stringify({
-    error: { ...STORAGE_FULL, type: 'invalid_request_error', param: null },
-  }),
+  statusCode: storageLimitExceeded().status,
+  body: JSON.stringify(presentErrorBody(storageLimitExceeded())),
 }
 
 function faultsOf(error: unknown): readonly InputFault[] | undefined {

@@ -1,5 +1,5 @@
 import { readLines } from '#api/http/lines.ts'
-import { STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
+import { STORAGE_LIMIT_EXCEEDED } from '#api/stored/stored-bytes-store.ts'
 import type { InputFault } from '#shared/db/schema/batches.ts'
 import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -68,7 +68,9 @@ export async function* within(
   for await (const page of pages) {
     bytes += page.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0)
     if (!(await hasRoom(bytes))) {
-      throw new FaultyInputError([fault(STORAGE_FULL.code, `${STORAGE_FULL.message}.`)])
+      throw new FaultyInputError([
+        fault(STORAGE_LIMIT_EXCEEDED.code, STORAGE_LIMIT_EXCEEDED.message),
+      ])
     }
     yield page
   }

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
-import { ROW_BYTES, storageFull } from '#api/stored/stored-bytes-store.ts'
+import { ROW_BYTES, storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, requireScope } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -141,7 +141,7 @@ async function inputOf(
     )
   }
   const hasRoom = await batches.hasRoom(organizationId, ROW_BYTES + file.bytes)
-  if (!hasRoom) throw storageFull()
+  if (!hasRoom) throw storageLimitExceeded()
   return file.objectKey
 }
 

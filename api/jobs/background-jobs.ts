@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 
 import { pathOf } from '#api/http/request.ts'
-import { storageFull } from '#api/stored/stored-bytes-store.ts'
+import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
@@ -113,7 +113,7 @@ export class BackgroundJobs {
       { openMax: openJobsMax, openBytesMax: openJobBytesMax, onlyStored },
     )
     if (job === 'unstored') return undefined
-    if (job === 'no room') throw storageFull()
+    if (job === 'no room') throw storageLimitExceeded()
     if (typeof job === 'string') throw tooMuch(job, { openJobsMax, openJobBytesMax })
     if (notBeforeMs === createdAtMs) wake()
     return job

@@ -13,7 +13,7 @@ import {
 } from 'drizzle-orm'
 import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
-import { hasStorageFor, STORAGE_FULL } from '#api/stored/stored-bytes-store.ts'
+import { hasStorageFor, STORAGE_LIMIT_EXCEEDED } from '#api/stored/stored-bytes-store.ts'
 import type { SlotRoom } from '#api/v1/fair-slots.ts'
 import type { Db } from '#shared/db/client.ts'
 import {
@@ -68,7 +68,7 @@ export interface JobEnding {
   readonly result?: Buffer
 }
 
-const NO_ROOM: JobEnding = { state: 'failed', error: STORAGE_FULL }
+const NO_ROOM: JobEnding = { state: 'failed', error: STORAGE_LIMIT_EXCEEDED }
 const NO_REQUEST = Buffer.alloc(0)
 /** An ended job is not run again: its request is deleted, and counts against no limit. */
 const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow, request: NO_REQUEST }

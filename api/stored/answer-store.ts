@@ -9,7 +9,7 @@ import { packContent, unpackContent } from '#shared/stored-content.ts'
 
 import { type ContentKey, idsWithin, openWithin, tooLargeToContinue } from './bounded-contents.ts'
 import { appendItems, type StoredItem } from './conversation-store.ts'
-import { hasStorageFor, storageFull } from './stored-bytes-store.ts'
+import { fitsStorage, hasStorageFor, storageLimitExceeded } from './stored-bytes-store.ts'
 
 /** The content of a stored answer. */
 interface StoredContent {
@@ -107,21 +107,23 @@ export class AnswerStore {
     const content = await pack(answer, this.#cipher)
     const { organizationId } = answer
     const added = { organizationId, bytes: content.length, bytesMax: this.#storedBytesMax }
-    if (!(await hasStorageFor(this.#db, this.#tables, added))) throw storageFull()
     return this.#db.transaction(async (tx) => {
       const days = sql`coalesce(${this.#tables.organizations.retentionDays}, ${this.#retentionDays}::int)`
       const { rows } = await tx.execute(sql`
         insert into ${this.#answers} (id, organization_id, user_id, object, model, previous_id,
           conversation_id, job_id, metadata, content, created_at, delete_at)
-        select ${answer.id}, ${answer.organizationId}, ${answer.userId}::uuid, ${answer.object},
+        select ${answer.id}, ${organizationId}, ${answer.userId}::uuid, ${answer.object},
           ${answer.model}, ${answer.previousId}, ${answer.conversationId}, ${answer.jobId},
           ${answer.metadata === null ? null : JSON.stringify(answer.metadata)}::jsonb, ${content},
           ${new Date(answer.createdAtMs).toISOString()}::timestamptz,
           now() + make_interval(days => ${days})
         from ${this.#tables.organizations}
-        where ${this.#tables.organizations.id} = ${answer.organizationId} and ${days} > 0
+        where ${this.#tables.organizations.id} = ${organizationId} and ${days} > 0
+          and ${fitsStorage(this.#tables, added)}
         on conflict (id) do nothing returning id`)
       if (rows.length > 0) await this.#append(tx, answer)
+      // Most answers fit, so the limit is looked up alone only where nothing was stored.
+      else if (!(await hasStorageFor(tx, this.#tables, added))) throw storageLimitExceeded()
       return rows.length > 0
     })
   }

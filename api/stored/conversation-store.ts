@@ -7,7 +7,7 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
 import { type ContentKey, idsWithin, openWithin } from './bounded-contents.ts'
-import { hasStorageFor, ROW_BYTES, storageFull } from './stored-bytes-store.ts'
+import { hasStorageFor, ROW_BYTES, storageLimitExceeded } from './stored-bytes-store.ts'
 
 /** One item of a conversation. */
 export type StoredItem = Readonly<Record<string, unknown>> & { readonly id: string }
@@ -81,7 +81,7 @@ export class ConversationStore {
       if (organization === undefined || days === 0) return undefined
       const bytes = ROW_BYTES + JSON.stringify(conversation.metadata ?? {}).length
       const addition = { organizationId, bytes, bytesMax: this.#storedBytesMax }
-      if (!(await hasStorageFor(tx, this.#tables, addition))) throw storageFull()
+      if (!(await hasStorageFor(tx, this.#tables, addition))) throw storageLimitExceeded()
       const deleteAt = sql`now() + make_interval(days => ${days})`
       const [row] = await tx
         .insert(this.#conversations)
@@ -218,7 +218,8 @@ export async function appendItems(
     })),
   )
   const bytes = rows.reduce((sum, { content }) => sum + ROW_BYTES + content.length, 0)
-  if (!(await hasStorageFor(db, tables, { organizationId, bytes, bytesMax }))) throw storageFull()
+  if (!(await hasStorageFor(db, tables, { organizationId, bytes, bytesMax })))
+    throw storageLimitExceeded()
   await db.insert(tables.items).values(rows).onConflictDoNothing()
 }
 

@@ -14,7 +14,7 @@ interface Addition {
   readonly organizationId: string | SQLWrapper
   /** As they are stored: compressed and encrypted. */
   readonly bytes: number
-  /** What the contents of one organization may have together. */
+  /** The limit of all contents of the organization. */
   readonly bytesMax: number | SQLWrapper
 }
 
@@ -37,16 +37,14 @@ export async function hasStorageFor(db: Db, tables: Tables, addition: Addition):
 }
 
 /** The refusal of contents that do not fit. */
-export function storageFull(): ServiceError {
-  return failure.invalidRequest(`${STORAGE_FULL.message}.`, {
-    code: STORAGE_FULL.code,
-    shouldRetry: false,
-  })
+export function storageLimitExceeded(): ServiceError {
+  const { message, code } = STORAGE_LIMIT_EXCEEDED
+  return failure.invalidRequest(message, { code, shouldRetry: false })
 }
 
 /** Why a job or a line of a batch failed whose answer does not fit. */
-export const STORAGE_FULL = {
+export const STORAGE_LIMIT_EXCEEDED = {
   code: 'storage_limit_exceeded',
   message:
-    "Your organization's stored responses, conversations, results of background jobs and unfinished batches have the bytes that they may have together: delete some, or wait until they expire",
+    "Your organization's stored responses, conversations, results of background jobs and unfinished batches have the bytes that they may have together: delete some, or wait until they expire.",
 }

@@ -2,6 +2,8 @@ import { Readable } from 'node:stream'
 
 import { expect, it } from 'vitest'
 
+import { openBatches } from '#api/batches/batch-store.ts'
+import { batchTables } from '#shared/db/schema/batches.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { createBatch, ids, line, reach, readLines } from './batch-client.ts'
@@ -164,4 +166,24 @@ it('an answer that does not fit is replaced by the reason', async () => {
   expect(await readLines(suite.client, done.error_file_id)).toMatchObject([
     { response: { status_code: 400, body: { error: { code: 'storage_limit_exceeded' } } } },
   ])
+})
+
+it('an answer is written although its look at the storage failed once', async () => {
+  const batches = openBatches(suite.service.database.db, batchTables(''))
+  let executions = 0
+  let isAway = false
+  suite.service.execute = async () => {
+    executions += 1
+    isAway = true
+    return {}
+  }
+  const hasRoom: typeof batches.hasRoom = (...of) => {
+    const isNow = isAway
+    isAway = false
+    return isNow ? Promise.reject(new Error('the database is away')) : batches.hasRoom(...of)
+  }
+  const { id } = await createBatch(suite.client, [line('once')])
+  suite.drivers.push(suite.service.startDriver({ batches: { ...batches, hasRoom } }))
+  await reach(suite.client, id, 'completed')
+  expect(executions).toBe(1)
 })
