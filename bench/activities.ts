@@ -128,7 +128,7 @@ function batchOf(size: number) {
   }))
 }
 
-/** Counts what the server was asked: commands that scripts run inside it are not round trips. */
+/** Counts commands from outside the server: those that its scripts run are not round trips. */
 async function limiterFigure(
   url: string,
   send: () => Promise<void>,

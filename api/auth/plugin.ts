@@ -34,7 +34,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
     )
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
     const prefix = app.prefix.length > 1 ? app.prefix : ''
-    // At the root the application says itself what is unknown.
+    // At the root the application answers unknown paths.
     if (prefix !== '') {
       app.setNotFoundHandler((request, reply) => {
         if (headerOf(request, VERSION_HEADER) !== undefined) return refuse(request, reply, UNKNOWN)

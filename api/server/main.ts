@@ -80,7 +80,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
   return { url, stop: () => (stopping ??= stop()) }
 }
 
-/** Loads what the first job would wait for, then frees what only the start needed. */
+/** Loads the queue library before the first job needs it, then frees the memory of the start. */
 async function settle({ surfaces }: Config, log: Logger): Promise<void> {
   try {
     if (surfaces.includes('inference')) await import('bullmq')

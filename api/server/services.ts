@@ -153,7 +153,7 @@ export async function openServices(
   }
 }
 
-/** Collects what is opened, and closes it in the reverse order. */
+/** Collects opened parts, and closes them in the reverse order. */
 function createClosers() {
   const parts: { close(): unknown }[] = []
   return {
@@ -178,7 +178,7 @@ function openRecords({ config, database, lists, ...opened }: Opened) {
   return { usage, activities, ...openOutboxes({ ...opened, usage, activities, prefix }) }
 }
 
-/** What the console shows of the last day. */
+/** The incidents and figures of the last day, for the console. */
 function openWatch({ config, ...opened }: Pick<Services, 'config' | 'redis' | 'log'>) {
   const prefix = config.infra.redisPrefix
   const incidents = new IncidentLog({ ...opened, prefix })

@@ -26,7 +26,7 @@ interface Check {
   /** Settings that name external services; without them `millrace up` starts embedded ones. */
   readonly settings?: readonly string[]
   readonly remedy: string
-  /** The tier whose image alone has what is looked at. */
+  /** The tier whose image has the files of this check; absent where both have them. */
   readonly tier?: 'api' | 'workers'
   run(config: Config, log: Logger): Promise<string>
 }

@@ -11,7 +11,7 @@ const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 const CALLED = { ...STORED, call_id: CALL_ID, caller: ANY, environment: ANY }
 const ACTION = optionalObject()
 
-/** Calls of tools that a hosted server ran, each with what it found. */
+/** Calls of tools that a hosted server ran, each with its result. */
 const FINISHED_CALLS = {
   web_search_call: { ...STORED, action: ACTION, results: optionalList() },
   file_search_call: { ...STORED, queries: optionalList(), results: optionalList() },
