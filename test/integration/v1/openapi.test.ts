@@ -43,6 +43,10 @@ const HIDDEN = [
   'DELETE /v1/fine_tuning/checkpoints/{checkpoint}/permissions/{permission}',
 ]
 
+interface Described {
+  readonly responses?: Record<string, { content?: Record<string, { schema?: unknown }> }>
+}
+
 describe('the OpenAPI document', () => {
   it('holds schemas that are JSON Schema: requests are checked by the same ones', async () => {
     const document: unknown = await (await fetch(`${api.url}/openapi.json`)).json()
@@ -53,6 +57,14 @@ describe('the OpenAPI document', () => {
       const isValid = ajv.validateSchema(schema)
       expect(isValid, `${ajv.errorsText(ajv.errors)}: ${JSON.stringify(schema)}`).toBe(true)
     }
+  })
+
+  it('describes the error body once, and every error by a reference to it', async () => {
+    const text = await (await fetch(`${api.url}/openapi.json`)).text()
+    expect(text.split('The field that is at fault.')).toHaveLength(2)
+    const { paths } = JSON.parse(text) as { paths: Record<string, Record<string, Described>> }
+    const content = paths['/v1/embeddings']?.post?.responses?.['404']?.content
+    expect(content?.['application/json']?.schema).toEqual({ $ref: '#/components/schemas/Error' })
   })
 
   it('describes every route but those that say that they are hidden, and nothing else', async () => {
