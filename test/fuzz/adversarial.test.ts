@@ -21,7 +21,7 @@ const SIZES = [3000, 50_000, 900_000]
 const LARGE_SIZE = 900_000
 /** Of a line of a batch: within the limits of most fields, beyond those of others. */
 const LINE_SIZE = 3000
-const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 15
+const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 25
 const BODY_CHARACTERS_MAX = 6_000_000
 // Processor time of one turn of the event loop, at the usual pace of a core.
 const TURN_MS_MAX = { api: 100, worker: 250 }
