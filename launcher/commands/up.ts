@@ -139,8 +139,8 @@ async function startTiers(
   stops.push(() => api.stop(API_GRACE_MS))
   options.signal.onInsist(() => Promise.all([api.stop(0), worker.stop(0)]))
   const ready = Promise.all([
-    whenReady(options.api, { dataDir, signal: options.signal }),
-    whenReady(options.worker, {
+    whenReady('the API', options.api, { dataDir, signal: options.signal }),
+    whenReady('the worker', options.worker, {
       dataDir,
       signal: options.signal,
       goesOnAfterMs: MODELS_TIMEOUT_MS,
@@ -151,6 +151,7 @@ async function startTiers(
 }
 
 async function whenReady(
+  name: string,
   address: string,
   {
     dataDir,
@@ -175,9 +176,9 @@ async function whenReady(
       if (areLasting || waitedMs > goesOnAfterMs)
         return note(`${faults}; what is loaded is served already`)
       const isLong = waitedMs > REPORT_AFTER_MS
-      if (isLong && faults !== reported) note(`${address} is not ready yet: ${faults}`)
+      if (isLong && faults !== reported) note(`${name} is not ready yet: ${faults}`)
       if (isLong) reported = faults
-      throw new Error(`${address} is not ready: ${faults}; see ${join(dataDir, 'logs')}`)
+      throw new Error(`${name} is not ready: ${faults}; see ${join(dataDir, 'logs')}`)
     },
     { timeoutMs: READY_TIMEOUT_MS },
   )
