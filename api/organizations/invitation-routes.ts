@@ -11,6 +11,7 @@ import * as schemas from './invitation-schemas.ts'
 import {
   type InvitationRow,
   type Invitations,
+  type Invitee,
   noSuchInvitation,
   type ReceivedInvitation,
   statusOf,
@@ -65,21 +66,24 @@ function registerSending(app: App, services: InvitationServices): void {
     const { role = 'member', expires_in_days = DAYS_DEFAULT } = request.body
     const caller = callerOf(request)
     mayGive(caller, await roleIn(organizations, caller, id, 'admin'), { role })
-    const email = mailer.parseEmail(request.body.email)
+    const invitee = inviteeOf(request.body, mailer)
     const [organization] = await organizations.find([id])
     const invitation = await invitations.create({
       organizationId: id,
-      email,
+      invitee,
       role,
       invitedBy: actorOf(request),
       expiresAt: new Date(clock.now() + expires_in_days * DAY_MS),
     })
-    try {
-      const organizationName = organization?.name ?? ''
-      await mailer.send({ email, invitationId: invitation.id, organizationName, role, request })
-    } catch (error) {
-      await invitations.delete(invitation.id)
-      throw error
+    if ('email' in invitee) {
+      try {
+        const organizationName = organization?.name ?? ''
+        const { email } = invitee
+        await mailer.send({ email, invitationId: invitation.id, organizationName, role, request })
+      } catch (error) {
+        await invitations.delete(invitation.id)
+        throw error
+      }
     }
     note(request, invitationEvent('Invite', 'invitation.created', invitation))
     return presentInvitation(invitation, clock.now())
@@ -105,6 +109,24 @@ function registerSending(app: App, services: InvitationServices): void {
       return { id: revoked.id, object: 'organization.invitation' as const, deleted: true as const }
     },
   )
+}
+
+function inviteeOf(
+  { email, user_id: userId }: { readonly email?: string; readonly user_id?: string },
+  mailer: InvitationMailer,
+): Invitee {
+  if (email !== undefined && userId !== undefined) {
+    throw failure.invalidRequest("Send either 'email' or 'user_id', not both.", {
+      param: 'user_id',
+      code: 'mutually_exclusive_parameters',
+    })
+  }
+  if (userId !== undefined) return { userId: userId.toLowerCase() }
+  if (email !== undefined) return { email: mailer.parseEmail(email) }
+  throw failure.invalidRequest("Missing required parameter: 'email' or 'user_id'.", {
+    param: 'email',
+    code: 'missing_required_parameter',
+  })
 }
 
 function registerSent(app: App, { organizations, invitations, clock }: InvitationServices): void {
@@ -191,6 +213,7 @@ function presentInvitation(row: InvitationRow & { readonly isBacked?: boolean },
     object: 'organization.invitation' as const,
     organization_id: row.organizationId,
     email: row.email,
+    user_id: row.userId,
     role: row.role,
     status: statusOf(row, nowMs),
     invited_by: row.invitedBy,

@@ -11,7 +11,8 @@ const FIELDS = {
   id: Type.String(),
   object: Type.Literal('organization.invitation'),
   organization_id: Type.String(),
-  email: Type.String(),
+  email: Type.Union([Type.String(), Type.Null()]),
+  user_id: Type.Union([Type.String(), Type.Null()]),
   role: ROLE,
   status: choice(INVITATION_STATES),
   invited_by: Type.String({ description: '`user:<id>` or `key:<id>`.' }),
@@ -26,13 +27,14 @@ const RECEIVED = Type.Object({ ...FIELDS, organization_name: Type.String() })
 export const INVITE = {
   ...common,
   operationId: 'createInvitation',
-  summary: 'Invite a person by mail; for owners and administrators',
+  summary: 'Invite a person by mail, or a user by id; for owners and administrators',
   description:
-    'The person gets a mail with a link; who has no account yet gets one with it. The link signs them in and adds `organization_invitation` to the site URL; they become a member by `POST /invitations/{invitation_id}/accept`. Only owners invite owners. One open invitation per address.',
+    'Takes `email` or `user_id`. A person invited by `email` gets a mail with a link; who has no account yet gets one with it. The link signs them in and adds `organization_invitation` to the site URL. A user invited by `user_id` finds the invitation in `GET /invitations`. Both become members by `POST /invitations/{invitation_id}/accept`. Only owners invite owners. One open invitation per address and per user.',
   params: OF_ORGANIZATION,
   body: Type.Object(
     {
-      email: Type.String({ minLength: 1, maxLength: 255 }),
+      email: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
+      user_id: Type.Optional(Type.String({ format: 'uuid' })),
       role: Type.Optional(ROLE),
       expires_in_days: Type.Optional(
         Type.Integer({ minimum: 1, maximum: 30, description: '7 if absent.' }),
@@ -90,7 +92,7 @@ export const LIST_RECEIVED = {
 export const ACCEPT = {
   ...common,
   operationId: 'acceptInvitation',
-  summary: 'Accept an invitation to the confirmed address of the calling user',
+  summary: 'Accept an invitation of the calling user, by id or by their confirmed address',
   params: OF_RECEIVED,
   response: { 200: RECEIVED },
 }

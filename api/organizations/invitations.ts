@@ -21,7 +21,12 @@ import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
 import { isBacked } from './invitation-creator-store.ts'
-import { noSuchOrganization, type Organizations } from './organizations.ts'
+import {
+  alreadyMember,
+  noSuchOrganization,
+  noSuchUser,
+  type Organizations,
+} from './organizations.ts'
 
 const OPEN_MAX = 200
 
@@ -43,10 +48,13 @@ export interface ReceivedInvitation extends InvitationRow {
   readonly organizationName: string
 }
 
-/** The email address and role of an invitation. */
+/** The email address or the id of an invited user. */
+export type Invitee = { readonly email: string } | { readonly userId: string }
+
+/** The invitee and the role of an invitation. */
 interface NewInvitation {
   readonly organizationId: string
-  readonly email: string
+  readonly invitee: Invitee
   readonly role: OrganizationRole
   readonly invitedBy: string
   readonly expiresAt: Date
@@ -77,26 +85,7 @@ function openSent(context: Context) {
   const { invitations } = tables
   const sent = { ...getTableColumns(invitations), isBacked: isBacked(tables) }
   return {
-    /** Throws `conflict` for a member, and where an open invitation exists. */
-    async create(invitation: NewInvitation): Promise<InvitationRow> {
-      const id = randomId('inv_')
-      const [made] = await db.transaction(async (tx) => {
-        const isHeld = await holdOrganization(tx, tables, invitation.organizationId)
-        if (!isHeld) throw noSuchOrganization(invitation.organizationId)
-        await mustBeNew({ ...context, db: tx }, invitation)
-        await endExpired(tx, tables, invitation)
-        return tx
-          .insert(invitations)
-          .values({ id, ...invitation })
-          .onConflictDoNothing()
-          .returning()
-      })
-      if (made !== undefined) return made
-      throw failure.conflict('This address has an open invitation already.', {
-        param: 'email',
-        code: 'already_invited',
-      })
-    },
+    create: (invitation: NewInvitation) => createInvitation(context, invitation),
     /** Deletes an invitation whose mail could not be sent. */
     async delete(id: string): Promise<void> {
       await db.delete(invitations).where(eq(invitations.id, id))
@@ -143,46 +132,49 @@ function openSent(context: Context) {
   }
 }
 
+/**
+ * Throws `conflict` for a member, and where an open invitation exists; `notFound` for an id without
+ * a user.
+ */
+async function createInvitation(
+  context: Context,
+  invitation: NewInvitation,
+): Promise<InvitationRow> {
+  const { db, tables } = context
+  const { invitee, ...values } = invitation
+  const [made] = await db.transaction(async (tx) => {
+    const isHeld = await holdOrganization(tx, tables, invitation.organizationId)
+    if (!isHeld) throw noSuchOrganization(invitation.organizationId)
+    await mustBeNew({ ...context, db: tx }, invitation)
+    await endExpired(tx, tables, invitation)
+    return tx
+      .insert(tables.invitations)
+      .values({ id: randomId('inv_'), ...values, ...invitee })
+      .onConflictDoNothing()
+      .returning()
+  })
+  if (made !== undefined) return made
+  throw failure.conflict('There is an open invitation of this user already.', {
+    param: paramOf(invitee),
+    code: 'already_invited',
+  })
+}
+
 /** Whether an invitation follows another one in the organization's list. */
 function isPast({ invitations }: OrganizationTables, organizationId: string, id: string) {
   const isOther = and(eq(invitations.organizationId, organizationId), eq(invitations.id, id))
   return isBeyondRowWhere([invitations.createdAt, invitations.id], '<', isOther)
 }
 
-/** The operations of invited users, found by their confirmed email address. */
+/** The operations of invited users, found by their id or their confirmed email address. */
 function openReceived(context: Context) {
-  const { db, tables, users } = context
-  const { invitations, organizations } = tables
-  const openOf = (userId: string, now: Date, id?: string) =>
-    db
-      .select({ invitation: invitations, organizationName: organizations.name })
-      .from(invitations)
-      .innerJoin(users, eq(users.email, invitations.email))
-      .innerJoin(organizations, eq(organizations.id, invitations.organizationId))
-      .where(
-        and(
-          eq(users.id, userId),
-          isNotNull(users.emailConfirmedAt),
-          isNull(users.deletedAt),
-          isNull(invitations.acceptedAt),
-          isNull(invitations.endedAt),
-          gt(invitations.expiresAt, now),
-          isNull(organizations.deletedAt),
-          isBacked(tables),
-          id === undefined ? undefined : eq(invitations.id, id),
-        ),
-      )
-      .orderBy(desc(invitations.createdAt))
-      .limit(OPEN_MAX)
-  const received = async (userId: string, id?: string): Promise<readonly ReceivedInvitation[]> => {
-    const rows = await openOf(userId, new Date(), id)
-    return rows.map(({ invitation, organizationName }) => ({ ...invitation, organizationName }))
-  }
+  const { db, tables } = context
+  const { invitations } = tables
   return {
-    received: (userId: string) => received(userId),
+    received: (userId: string) => findReceived(context, userId),
     /** Makes the user a member; undefined without such an open invitation for this user. */
     async accept(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
-      const [found] = await received(userId, id)
+      const [found] = await findReceived(context, userId, id)
       if (found === undefined) return undefined
       const { organizationId, role } = found
       const acceptedAt = new Date()
@@ -204,7 +196,7 @@ function openReceived(context: Context) {
       return { ...found, acceptedAt, acceptedBy: userId }
     },
     async decline(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
-      const [found] = await received(userId, id)
+      const [found] = await findReceived(context, userId, id)
       if (found === undefined) return undefined
       const endedAt = new Date()
       const declined = await db
@@ -217,6 +209,39 @@ function openReceived(context: Context) {
       return declined.length === 0 ? undefined : { ...found, endedAt, endedAs: 'declined' }
     },
   }
+}
+
+/** The newest open invitations of a user; with an id, that one alone. */
+async function findReceived(
+  { db, tables, users }: Context,
+  userId: string,
+  id?: string,
+): Promise<readonly ReceivedInvitation[]> {
+  const { invitations, organizations } = tables
+  const isInvitee = or(
+    eq(users.id, invitations.userId),
+    and(eq(users.email, invitations.email), isNotNull(users.emailConfirmedAt)),
+  )
+  const rows = await db
+    .select({ invitation: invitations, organizationName: organizations.name })
+    .from(invitations)
+    .innerJoin(users, isInvitee)
+    .innerJoin(organizations, eq(organizations.id, invitations.organizationId))
+    .where(
+      and(
+        eq(users.id, userId),
+        isNull(users.deletedAt),
+        isNull(invitations.acceptedAt),
+        isNull(invitations.endedAt),
+        gt(invitations.expiresAt, new Date()),
+        isNull(organizations.deletedAt),
+        isBacked(tables),
+        id === undefined ? undefined : eq(invitations.id, id),
+      ),
+    )
+    .orderBy(desc(invitations.createdAt))
+    .limit(OPEN_MAX)
+  return rows.map(({ invitation, organizationName }) => ({ ...invitation, organizationName }))
 }
 
 /** The state of an invitation at a point in time. */
@@ -237,20 +262,24 @@ export function noSuchInvitation(id: string): Error {
 
 async function mustBeNew(
   { db, tables, users }: Context,
-  { organizationId, email }: NewInvitation,
+  { organizationId, invitee }: NewInvitation,
 ): Promise<void> {
   const { invitations, members } = tables
-  const [member] = await db
-    .select({ userId: members.userId })
-    .from(members)
-    .innerJoin(users, eq(users.id, members.userId))
-    .where(and(eq(members.organizationId, organizationId), eq(users.email, email)))
-  if (member !== undefined) {
-    throw failure.conflict('This address belongs to a member already.', {
-      param: 'email',
-      code: 'already_member',
-    })
-  }
+  const [found] = await db
+    .select({ isMember: isNotNull(members.userId) })
+    .from(users)
+    .leftJoin(
+      members,
+      and(eq(members.userId, users.id), eq(members.organizationId, organizationId)),
+    )
+    .where(
+      'email' in invitee
+        ? eq(users.email, invitee.email)
+        : and(eq(users.id, invitee.userId), isNull(users.deletedAt)),
+    )
+    .orderBy(isNull(members.userId))
+  if (found === undefined && 'userId' in invitee) throw noSuchUser(invitee.userId)
+  if (found?.isMember === true) throw alreadyMember(paramOf(invitee))
   const [open] = await db
     .select({ total: count() })
     .from(invitations)
@@ -269,11 +298,13 @@ async function mustBeNew(
   })
 }
 
+const paramOf = (invitee: Invitee): string => ('email' in invitee ? 'email' : 'user_id')
+
 /** An expired or revoked invitation can be replaced by a new one. */
 async function endExpired(
   tx: Db,
   tables: OrganizationTables,
-  { organizationId, email }: NewInvitation,
+  { organizationId, invitee }: NewInvitation,
 ): Promise<void> {
   const { invitations } = tables
   await tx
@@ -281,7 +312,9 @@ async function endExpired(
     .where(
       and(
         eq(invitations.organizationId, organizationId),
-        eq(invitations.email, email),
+        'email' in invitee
+          ? eq(invitations.email, invitee.email)
+          : eq(invitations.userId, invitee.userId),
         isNull(invitations.acceptedAt),
         isNull(invitations.endedAt),
         or(lte(invitations.expiresAt, new Date()), not(isBacked(tables))),

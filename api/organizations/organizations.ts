@@ -176,7 +176,7 @@ function addMember(
         .onConflictDoNothing()
         .returning(memberOf(tables))
       if (added !== undefined) return added
-      throw alreadyMember()
+      throw alreadyMember('invitation_id')
     })
   })
 }
@@ -235,7 +235,8 @@ async function holdUser(tx: Db, users: AuthTables['users'], userId: string): Pro
   return found.length > 0
 }
 
-function noSuchUser(userId: string): Error {
+/** No user has this id. */
+export function noSuchUser(userId: string): Error {
   return failure.notFound(`No such user: ${userId}`, { param: 'user_id' })
 }
 
@@ -287,9 +288,9 @@ export function noSuchOrganization(id: string): Error {
   return failure.notFound(`No such organization: ${id.slice(0, 64)}`, { param: 'id' })
 }
 
-function alreadyMember(): Error {
-  const details = { param: 'user_id', code: 'already_member' }
-  return failure.conflict('The user is a member already.', details)
+/** The user is a member of the organization. */
+export function alreadyMember(param: string): Error {
+  return failure.conflict('The user is a member already.', { param, code: 'already_member' })
 }
 
 /** The same for members. */

@@ -81,16 +81,6 @@ function registerMembers(
     return listOf((await organizations.members(id)).map(presentMember))
   })
 
-  app.post(path, { schema: schemas.ADD_MEMBER, config: WRITE }, async (request) => {
-    const { id } = request.params
-    const { user_id, role } = request.body
-    const caller = callerOf(request)
-    mayGive(caller, await roleIn(organizations, caller, id, 'admin'), { role })
-    const member = await organizations.addMember(id, user_id, role)
-    note(request, memberEvent('Add', 'member.added', { id, ...member }))
-    return presentMember(member)
-  })
-
   app.patch(
     `${path}/:user_id`,
     { schema: schemas.CHANGE_MEMBER, config: WRITE },

@@ -109,19 +109,6 @@ export const LIST_MEMBERS = {
   response: { 200: listSchema(MEMBER) },
 }
 
-/** `POST /organizations/{id}/members`. */
-export const ADD_MEMBER = {
-  ...common,
-  operationId: 'addMember',
-  summary: 'Make a user a member; only owners make owners',
-  params: OF_ORGANIZATION,
-  body: Type.Object(
-    { user_id: Type.String({ format: 'uuid' }), role: ROLE },
-    { additionalProperties: false },
-  ),
-  response: { 200: MEMBER },
-}
-
 /** `PATCH /organizations/{id}/members/{user_id}`. */
 export const CHANGE_MEMBER = {
   ...common,

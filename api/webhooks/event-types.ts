@@ -55,7 +55,6 @@ export function eventIdOf(atMs: number, source: string): string {
 
 /** The event types of the activities that webhooks report, by the names of these. */
 const ACTIVITY_EVENTS: Readonly<Record<string, EventType>> = {
-  'member.added': 'user.added',
   'invitation.accepted': 'user.added',
   'member.removed': 'user.removed',
 }

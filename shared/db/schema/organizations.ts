@@ -56,7 +56,9 @@ export function organizationTables(namespace: string) {
   const invitations = table('organization_invitations', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),
-    email: text('email').notNull(),
+    // One of the two is not null.
+    email: text('email'),
+    userId: uuid('user_id'),
     role: text('role', { enum: ['owner', 'admin', 'member'] }).notNull(),
     invitedBy: text('invited_by').notNull(),
     createdAt: moment('created_at').notNull().defaultNow(),

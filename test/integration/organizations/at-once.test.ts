@@ -39,7 +39,7 @@ function openAll({ db }: Database) {
     const invite = (email: string) =>
       invitations.create({
         organizationId: id,
-        email,
+        invitee: { email },
         role: 'member',
         invitedBy: `user:${creator}`,
         expiresAt: new Date(Date.now() + DAY_MS),

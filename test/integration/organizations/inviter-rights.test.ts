@@ -18,10 +18,10 @@ const { users } = authTables('')
 /** An organization with a further owner or administrator, and a person who is to be invited. */
 async function openScene(database: Database, role = 'admin') {
   const surface = await openSurface(database)
-  const { as, newUser, newOrganization } = surface
+  const { as, newUser, newOrganization, join } = surface
   const [owner, inviter, person] = [await newUser(), await newUser(), await newUser()]
   const id = await newOrganization(owner)
-  await as(owner, 'POST', `/${id}/members`, { user_id: inviter, role })
+  await join(owner, id, inviter, role)
   const email = `${randomUUID()}@example.test`
   const emailConfirmedAt = new Date()
   await database.db.update(users).set({ email, emailConfirmedAt }).where(eq(users.id, person))

@@ -40,7 +40,7 @@ async function openScene(database: Database) {
     ).secret
   const addMember = async (role: string, as: string = owner) => {
     const userId = await surface.newUser()
-    const answer = await surface.as(as, 'POST', `/${id}/members`, { user_id: userId, role })
+    const answer = await surface.join(as, id, userId, role)
     return { userId, ...answer }
   }
   return { ...surface, owner, id, newKey, addMember }

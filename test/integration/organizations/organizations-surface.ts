@@ -75,5 +75,14 @@ export async function openSurface(database: Database) {
   }
   const newOrganization = async (owner: string) =>
     (await as(owner, 'POST', '', { name: 'Mill' })).body.id
-  return { ...surface, newUser, as, newOrganization }
+  /** Makes a user a member: `who` invites, the user accepts. Answers the invitation. */
+  const join = async (who: string, id: string, userId: string, role: string): Promise<Answer> => {
+    const invited = await as(who, 'POST', `/${id}/invitations`, { user_id: userId, role })
+    if (invited.status !== 200) return invited
+    const path = `/invitations/${invited.body.id}/accept`
+    const accepted = await surface.call(path, { method: 'POST' }, `eyJ.${userId}.x`)
+    if (accepted.status !== 200) throw new Error(await accepted.text())
+    return invited
+  }
+  return { ...surface, newUser, as, newOrganization, join }
 }

@@ -58,7 +58,7 @@ describe('organizations', () => {
         ['PATCH', `/${id}`, { name: 'Mine' }],
         ['DELETE', `/${id}`],
         ['GET', `/${id}/members`],
-        ['POST', `/${id}/members`, { user_id: randomUUID(), role: 'admin' }],
+        ['POST', `/${id}/invitations`, { user_id: randomUUID(), role: 'admin' }],
         ['PATCH', member, { role: 'admin' }],
         ['DELETE', member],
       ] as const) {
@@ -70,14 +70,43 @@ describe('organizations', () => {
 })
 
 describe('members', () => {
+  it('join by their own consent alone', async ({ database }) => {
+    const { as, newUser, newOrganization, call } = await openSurface(database)
+    const [owner, user, other] = [await newUser(), await newUser(), await newUser()]
+    const id = await newOrganization(owner)
+    const added = await as(owner, 'POST', `/${id}/members`, { user_id: user, role: 'owner' })
+    expect(added.status).toBe(405)
+    const body = { user_id: user.toUpperCase(), role: 'admin' }
+    const invited = await as(owner, 'POST', `/${id}/invitations`, body)
+    expect(invited).toMatchObject({
+      status: 200,
+      body: { status: 'pending', user_id: user, email: null },
+    })
+    const again = await as(owner, 'POST', `/${id}/invitations`, body)
+    expect(again).toMatchObject({
+      status: 409,
+      body: { error: { code: 'already_invited', param: 'user_id' } },
+    })
+    const both = await as(owner, 'POST', `/${id}/invitations`, { ...body, email: 'a@example.test' })
+    expect(both.body.error.code).toBe('mutually_exclusive_parameters')
+    expect((await as(user, 'GET', `/${id}`)).status).toBe(404)
+    expect((await as(user, 'GET', '')).body.data).toHaveLength(1)
+    const accept = async (who: string) => {
+      const path = `/invitations/${invited.body.id}/accept`
+      return (await call(path, { method: 'POST' }, `eyJ.${who}.x`)).status
+    }
+    expect(await accept(other)).toBe(404)
+    expect(await accept(user)).toBe(200)
+    expect((await as(user, 'GET', `/${id}`)).body.role).toBe('admin')
+  })
+
   it('have roles: administrators manage all but owners, members only leave', async ({
     database,
   }) => {
-    const { as, newUser, newOrganization } = await openSurface(database)
+    const { as, newUser, newOrganization, join } = await openSurface(database)
     const [owner, admin, member] = [await newUser(), await newUser(), await newUser()]
     const id = await newOrganization(owner)
-    const add = (who: string, user_id: string, role: string) =>
-      as(who, 'POST', `/${id}/members`, { user_id, role })
+    const add = (who: string, userId: string, role: string) => join(who, id, userId, role)
     expect((await add(owner, admin, 'admin')).status).toBe(200)
     expect((await add(admin, member, 'member')).status).toBe(200)
     expect((await add(admin, member, 'member')).body.error.code).toBe('already_member')
@@ -102,13 +131,13 @@ describe('members', () => {
   })
 
   it('never lose their last owner, also when two leave at once', async ({ database }) => {
-    const { as, newUser, newOrganization } = await openSurface(database)
+    const { as, newUser, newOrganization, join } = await openSurface(database)
     const [one, two] = [await newUser(), await newUser()]
     const id = await newOrganization(one)
     const refused = await as(one, 'DELETE', `/${id}/members/${one}`)
     expect(refused).toMatchObject({ status: 409, body: { error: { code: 'last_owner' } } })
     expect((await as(one, 'PATCH', `/${id}/members/${one}`, { role: 'admin' })).status).toBe(409)
-    await as(one, 'POST', `/${id}/members`, { user_id: two, role: 'owner' })
+    await join(one, id, two, 'owner')
     const leaving = await Promise.all(
       [one, two].map((user) => as(user, 'DELETE', `/${id}/members/${user}`)),
     )
@@ -116,10 +145,10 @@ describe('members', () => {
   })
 
   it('keep the user whose own organization it is', async ({ database }) => {
-    const { as, newUser } = await openSurface(database)
+    const { as, newUser, join } = await openSurface(database)
     const [one, two] = [await newUser(), await newUser()]
     const own = (await as(one, 'GET', '')).body.data[0]?.id ?? ''
-    await as(one, 'POST', `/${own}/members`, { user_id: two, role: 'owner' })
+    await join(one, own, two, 'owner')
     const refused = await as(two, 'DELETE', `/${own}/members/${one}`)
     expect(refused.body.error.code).toBe('personal_organization')
   })

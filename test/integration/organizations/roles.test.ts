@@ -43,12 +43,6 @@ const ROWS: readonly Row[] = [
   { route: 'PATCH /organizations/{id}', body: () => ({ name: 'New' }), statuses: ADMINISTRATORS },
   { route: 'DELETE /organizations/{id}', statuses: OWNERS },
   { route: 'GET /organizations/{id}/members', statuses: EVERYBODY },
-  ...(['member', 'admin', 'owner'] as const).map((role) => ({
-    route: 'POST /organizations/{id}/members',
-    note: `a new ${role}`,
-    body: ({ newcomer }: Scene) => ({ user_id: newcomer, role }),
-    statuses: role === 'owner' ? OWNERS : ADMINISTRATORS,
-  })),
   ...(['member', 'admin', 'owner'] as const).flatMap((target) => [
     {
       route: 'PATCH /organizations/{id}/members/{user_id}',
@@ -76,6 +70,12 @@ const ROWS: readonly Row[] = [
     route: 'POST /organizations/{id}/invitations',
     note: `a new ${role}`,
     body: () => ({ email: `${randomUUID()}@example.test`, role }),
+    statuses: role === 'owner' ? OWNERS : ADMINISTRATORS,
+  })),
+  ...(['member', 'admin', 'owner'] as const).map((role) => ({
+    route: 'POST /organizations/{id}/invitations',
+    note: `a user as ${role}`,
+    body: ({ newcomer }: Scene) => ({ user_id: newcomer, role }),
     statuses: role === 'owner' ? OWNERS : ADMINISTRATORS,
   })),
   { route: 'GET /organizations/{id}/invitations/{invitation_id}', statuses: ADMINISTRATORS },
@@ -114,14 +114,14 @@ describe('the role of a caller', () => {
 })
 
 async function openScene(
-  { newUser, newKey, as, newOrganization }: Awaited<ReturnType<typeof openSurface>>,
+  { newUser, newKey, newOrganization, join }: Awaited<ReturnType<typeof openSurface>>,
   database: Parameters<typeof openSurface>[0],
 ): Promise<Scene> {
   const owner = await newUser()
   const id = await newOrganization(owner)
   const add = async (role: string) => {
     const user = await newUser()
-    await as(owner, 'POST', `/${id}/members`, { user_id: user, role })
+    await join(owner, id, user, role)
     return user
   }
   const invitationId = `inv_${randomUUID()}`

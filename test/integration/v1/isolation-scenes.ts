@@ -277,7 +277,6 @@ const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
   [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/complete$/, { part_ids: ['part_0'] }],
-  [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
   [/^PATCH .*\/webhook_endpoints\//, { description: 'mine now' }],
   [/^PATCH /, { name: 'mine now' }],

@@ -254,7 +254,7 @@ const NO_REFERENCES: readonly (readonly [RegExp, string])[] = [
   [/audio\/\w+ file$/, 'the recording itself'],
   [/^POST \/v1\/files file$/, 'the file itself'],
   [/^GET \/v1\/usage after$/, 'the cursor of a page, which holds no id'],
-  [/members user_id$/, 'users belong to no organization'],
+  [/invitations user_id$/, 'users belong to no organization'],
 ]
 const ID_FIELD = /(^|_)(ids?|file|files|cursor|after|before|conversation|previous|key)$/
 
