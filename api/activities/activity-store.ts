@@ -27,6 +27,8 @@ interface Batch {
   readonly list: readonly NewActivity[]
   readonly nowMs: number
   readonly pathOf: (index: number) => string
+  /** Bytes that the activities of clients have together. */
+  readonly bytesMax: number
 }
 
 /** The stored rows, and how many of them are new. */
@@ -51,7 +53,8 @@ export interface ActivityQuery {
 export interface Activities {
   /**
    * Records all or none. For ids that exist with the same content, returns the stored activity.
-   * Throws `conflict` with the index of the first one whose content differs.
+   * Throws `conflict` with the index of the first one whose content differs, and `invalidRequest`
+   * when the organization has no room for new ones.
    */
   record(
     organizationId: string,
@@ -77,13 +80,19 @@ const CHECK_VIOLATION = '23514'
 const NOT_NULL_VIOLATION = '23502'
 
 /** Opens the activities of a database. */
-export function openActivities(db: Db, tables: ActivityTables, lists: Db = db): Activities {
+export function openActivities(
+  db: Db,
+  tables: ActivityTables,
+  { lists = db, bytesMax = Number.MAX_SAFE_INTEGER }: { lists?: Db; bytesMax?: number } = {},
+): Activities {
   return {
     record: (organizationId, list, options) =>
-      withPartitions(db, tables, () => record(db, tables, { organizationId, list, ...options })),
+      withPartitions(db, tables, () =>
+        record(db, tables, { organizationId, list, bytesMax, ...options }),
+      ),
     async recordOwn(list) {
       const rows = list.map((own) => newRowOf(own, own.organizationId, new Date(own.publishedMs)))
-      await withPartitions(db, tables, () => insert(db, tables, rows, { isStrict: false }))
+      await withPartitions(db, tables, () => insert(db, tables, rows, {}))
     },
     find: (organizationId, id) => find(db, tables, organizationId, id),
     list: (organizationId, query) => list({ db, lists }, tables, organizationId, query),
@@ -114,12 +123,13 @@ function codeOf(error: unknown): string | undefined {
 }
 
 async function record(db: Db, tables: ActivityTables, batch: Batch): Promise<Recorded> {
-  const { organizationId, list, nowMs } = batch
+  const { organizationId, list, nowMs, bytesMax } = batch
   const own = list.map((activity) => newRowOf(activity, organizationId, new Date(nowMs)))
   try {
-    const added = await insert(db, tables, own, { isStrict: true })
+    const added = await insert(db, tables, own, { bytesMax })
     const old = list.filter(({ id }) => !added.has(keyOf({ organizationId, id })))
     const known = await findKnown(db, tables, organizationId, old)
+    if (old.some(({ id }) => !known.has(id))) throw activitiesFull()
     const rows = own.map(({ row }) => known.get(row.id)?.row ?? row)
     return { rows, createdCount: added.size }
   } catch (error) {
@@ -140,15 +150,16 @@ interface NewRow {
 }
 
 /**
- * Inserts the activities that are new, in one statement, and returns their keys. With `isStrict`,
- * an id that is stored with another digest fails the statement, which then records nothing: its
- * digest would become null.
+ * Inserts the activities that are new, in one statement, and returns their keys. With `bytesMax`,
+ * which those of clients have, an id that is stored with another digest fails the statement, which
+ * then records nothing: its digest would become null. An organization with that many bytes gets no
+ * new ones.
  */
 async function insert(
   db: Db,
   tables: ActivityTables,
   list: readonly NewRow[],
-  { isStrict }: { readonly isStrict: boolean },
+  { bytesMax }: { readonly bytesMax?: number },
 ): Promise<ReadonlySet<string>> {
   // One row per id, in order, so that two overlapping lists cannot deadlock.
   const byKey = new Map(list.map((own) => [keyOf(own.row), own]))
@@ -157,7 +168,8 @@ async function insert(
   const added = await prepared(db, 'insert_activities', (name) =>
     prepareInsertion(db, tables, name),
   ).execute({
-    isStrict,
+    isStrict: bytesMax !== undefined,
+    bytesMax: bytesMax ?? 0,
     organizationIds: rows.map(({ row }) => row.organizationId),
     ids: rows.map(({ row }) => row.id),
     types: rows.map(({ row }) => row.type),
@@ -171,7 +183,8 @@ async function insert(
   return new Set(added.map(keyOf))
 }
 
-function prepareInsertion(db: Db, { activities, activityIds }: ActivityTables, name: string) {
+function prepareInsertion(db: Db, tables: ActivityTables, name: string) {
+  const { activities, activityIds, activityBytes } = tables
   const rows = tableOfArrays([
     ['text', sql.placeholder('organizationIds')],
     ['text', sql.placeholder('ids')],
@@ -186,14 +199,22 @@ function prepareInsertion(db: Db, { activities, activityIds }: ActivityTables, n
   const list = db.$with('list', {}).as(sql`
     select * from ${rows} as list (organization_id, id, type, actor_id, object_id, published,
       created_at, digest, activity)`)
+  const full = db.$with('full_ones', {}).as(sql`
+    select organization_id from ${activityBytes}
+    where ${sql.placeholder('isStrict')}::boolean
+      and organization_id = any(${sql.placeholder('organizationIds')}::text[])
+    group by 1 having sum(bytes) >= ${sql.placeholder('bytesMax')}::bigint`)
   const added = db.$with('added', {}).as(sql`
     insert into ${activityIds} as known (organization_id, id, created_at, digest)
     select organization_id, id, created_at, digest from list
+    where not exists (select from full_ones f where f.organization_id = list.organization_id)
+      or exists (select from ${activityIds} k
+        where k.organization_id = list.organization_id and k.id = list.id)
     on conflict (organization_id, id) do update set digest = null
       where ${sql.placeholder('isStrict')} and known.digest <> excluded.digest
     returning organization_id, id`)
   return db
-    .with(list, added)
+    .with(list, full, added)
     .insert(activities)
     .select(
       sql`select organization_id, id, type, actor_id, object_id, published, created_at, activity::json
@@ -348,6 +369,13 @@ async function deleteSome(
         select organization_id, created_at, id from ${table}
         where created_at < ${latest}::timestamptz limit ${DELETED_AT_ONCE})`)
   return rowCount ?? 0
+}
+
+function activitiesFull() {
+  return failure.invalidRequest(
+    "Your organization's activities have the bytes that they may have together.",
+    { code: 'storage_limit_exceeded', shouldRetry: false },
+  )
 }
 
 function noSuchCursor(after: string) {

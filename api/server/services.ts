@@ -173,7 +173,10 @@ type Opened = Pick<Services, 'config' | 'database' | 'lists' | 'redis' | 'cipher
 function openRecords({ config, database, lists, ...opened }: Opened) {
   const { tablePrefix } = config.database
   const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
-  const activities = openActivities(database.db, activityTables(tablePrefix), lists.db)
+  const activities = openActivities(database.db, activityTables(tablePrefix), {
+    lists: lists.db,
+    bytesMax: config.content.activitiesBytesMax,
+  })
   const prefix = config.infra.redisPrefix
   return { usage, activities, ...openOutboxes({ ...opened, usage, activities, prefix }) }
 }

@@ -73,6 +73,8 @@ export interface ContentConfig {
   readonly storageBytesMax: number
   /** Days after which activities are deleted; undefined keeps them. */
   readonly activitiesRetentionDays: number | undefined
+  /** Bytes that the activities which clients record have together, per organization. */
+  readonly activitiesBytesMax: number
   /** Whether responses are stored when the request does not say so. */
   readonly storesResponses: boolean
   /** Days for which responses, conversations and ended jobs are stored. */
@@ -102,6 +104,11 @@ export function readContentConfig(env: EnvReader): ContentConfig {
   return {
     storageBytesMax,
     activitiesRetentionDays: days === 0 ? undefined : days,
+    activitiesBytesMax: env.int('MILLRACE_ACTIVITIES_BYTES_MAX', {
+      about: 'bytes of the activities that clients record per organization',
+      fallback: 4 * 1024 ** 3,
+      min: 1,
+    }),
     storesResponses: env.bool('MILLRACE_STORE_RESPONSES', {
       about: 'store responses whose request does not say',
       fallback: true,

@@ -1,4 +1,13 @@
-import { customType, json, pgTableCreator, primaryKey, text, timestamp } from 'drizzle-orm/pg-core'
+import {
+  bigint,
+  customType,
+  json,
+  pgTableCreator,
+  primaryKey,
+  smallint,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
 
@@ -33,7 +42,18 @@ export function activityTables(namespace: string) {
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.id] })],
   )
-  return { activities, activityIds, makePartitions: `${prefix}make_activity_partitions`, prefix }
+  /** Bytes of the activities that clients record in several parts, which triggers count. */
+  const activityBytes = table(
+    'activity_bytes',
+    {
+      organizationId: text('organization_id').notNull(),
+      part: smallint('part').notNull(),
+      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
+  )
+  const makePartitions = `${prefix}make_activity_partitions`
+  return { activities, activityIds, activityBytes, makePartitions, prefix }
 }
 
 export type ActivityTables = ReturnType<typeof activityTables>

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect } from 'vitest'
 
 import { openActivities } from '#api/activities/activity-store.ts'
+import { ownActivity } from '#api/activities/own-activity.ts'
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -22,8 +23,9 @@ interface Page {
   error: { param: string; code: string }
 }
 
-async function openSurface(database: Database) {
-  const activities = openActivities(database.db, activityTables(''))
+async function openSurface(database: Database, bytesMax?: number) {
+  const options = bytesMax === undefined ? {} : { bytesMax }
+  const activities = openActivities(database.db, activityTables(''), options)
   const surface = await openV1App(database, [activitiesPlugin({ activities, clock: systemClock })])
   open.push(surface)
   const list = async (query: string) =>
@@ -48,7 +50,49 @@ async function namesAhead({ pool }: Database, months: number): Promise<string[]>
   return rows.map(({ name }) => name)
 }
 
+const bytesOf = async ({ pool }: Database): Promise<{ counted: number; actual: number }> => {
+  const { rows } = await pool.query(`
+    select (select coalesce(sum(bytes), 0) from activity_bytes)::int as counted,
+      (select coalesce(sum(octet_length(activity::text) + 512), 0) from activities
+        where activity ->> 'generator' is distinct from 'millrace')::int as actual`)
+  return rows[0]
+}
+
 describe('the record of activities', () => {
+  it('refuses more of an organization whose own have their bytes, and counts those', async ({
+    database,
+  }) => {
+    const { post, activities, newKey } = await openSurface(database, 64_000)
+    const note = 'x'.repeat(20_000)
+    const send = async (id: string, more = {}) => {
+      const answer = await post('/activities', { id, type: 'Like', note, ...more })
+      return { status: answer.status, code: ((await answer.json()) as Page).error?.code }
+    }
+    for (const id of ['a', 'b', 'c', 'd']) expect(await send(id)).toMatchObject({ status: 201 })
+    const { counted, actual } = await bytesOf(database)
+    expect(counted).toBe(actual)
+    const full = { status: 400, code: 'storage_limit_exceeded' }
+    expect(await send('e')).toEqual(full)
+    const mixed = { activities: [{ id: 'a', type: 'Like', note }, { type: 'Like' }] }
+    expect((await post('/activities', mixed)).status).toBe(400)
+    expect(await bytesOf(database)).toEqual({ counted, actual })
+    // Those that are here answer as before, and other organizations have room of their own.
+    expect(await send('a')).toMatchObject({ status: 200 })
+    expect(await send('a', { summary: 'other' })).toMatchObject({ status: 409 })
+    const other = await newKey('org-two')
+    expect((await post('/activities', { type: 'Like' }, other)).status).toBe(201)
+    // The platform records its own all the same, without a count.
+    const event = { type: 'Create', event: 'key.created', actor: 'key:x', requestId: undefined }
+    const object = { id: 'key:y', type: 'Key' }
+    const own = ownActivity({ ...event, object, organizationId: 'org-one', atMs: Date.now() })
+    await activities.recordOwn([own])
+    expect(await activities.find('org-one', own.id)).toBeDefined()
+    expect((await bytesOf(database)).counted).toBe((await bytesOf(database)).actual)
+    await activities.maintain(30, Date.now() + 31 * DAY_MS)
+    expect(await bytesOf(database)).toEqual({ counted: 0, actual: 0 })
+    expect(await send('e')).toMatchObject({ status: 201 })
+  })
+
   it('deletes what is past its retention, whose ids are free again', async ({ database }) => {
     const { post, activities, call } = await openSurface(database)
     await post('/activities', { id: 'old', type: 'Like' })
