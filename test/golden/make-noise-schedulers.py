@@ -1,11 +1,12 @@
 """Records noise scheduler steps of diffusers for test/golden/noise-schedulers.test.ts.
 
-    python make-noise-schedulers.py > noise-schedulers.json      (diffusers 0.42.1, torch 2.13)
+    python make-noise-schedulers.py > noise-schedulers.json      (diffusers 0.42.1, torch 2.13, torchsde 0.2.6)
 """
 
 import importlib
 import itertools
 import json
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from diffusers import (
     DDPMScheduler,
     DEISMultistepScheduler,
     DPMSolverMultistepScheduler,
+    DPMSolverSDEScheduler,
     EulerAncestralDiscreteScheduler,
     EulerDiscreteScheduler,
     HeunDiscreteScheduler,
@@ -25,6 +27,7 @@ from diffusers import (
     TCDScheduler,
     UniPCMultistepScheduler,
 )
+from diffusers.schedulers.scheduling_dpmsolver_sde import BrownianTreeNoiseSampler
 
 VALUES = 4
 random = np.random.default_rng(0)
@@ -46,9 +49,12 @@ def record(scheduler_class: type, steps: int, config: dict) -> dict:
         "start": latents.tolist(),
         "moves": [],
     }
+    brownian = brownian_noise(scheduler) if scheduler_class is DPMSolverSDEScheduler else None
     for timestep in scheduler.timesteps:
         scaled = scheduler.scale_model_input(latents, timestep)
         prediction, noise, clean = draw(), draw(), draw()
+        if brownian:
+            noise = brownian(len(case["moves"]))
         noised = scheduler.add_noise(clean, noise, timestep.reshape(1))
         # Those that draw noise themselves get the recorded one.
         importlib.import_module(scheduler_class.__module__).randn_tensor = lambda *_args, **_kwargs: noise[None, :, None]
@@ -65,6 +71,20 @@ def record(scheduler_class: type, steps: int, config: dict) -> dict:
             }
         )
     return case
+
+
+def brownian_noise(scheduler: DPMSolverSDEScheduler) -> Callable[[int], torch.Tensor]:
+    """Gives the scheduler a Brownian tree, and returns the noise between the levels of a run and of the next one."""
+    # With the scheduler's rounding: noise grows with the root of a distance, so a millionth counts.
+    times = torch.cat([scheduler.sigmas[:1], scheduler.sigmas[1:-1:2]]).log().neg()
+    levels = [t.neg().exp() for a, b in itertools.pairwise(times) for t in (a, a + (b - a) * 0.5)] + [times[-1].neg().exp()]
+    scheduler.noise_sampler = BrownianTreeNoiseSampler(torch.zeros(1, VALUES, 1), float(scheduler.sigmas[scheduler.sigmas > 0].min()), float(scheduler.sigmas.max()), 7)
+
+    def between(run: int) -> torch.Tensor:
+        # The last run ends without noise.
+        return scheduler.noise_sampler(levels[run], levels[run + 1])[0, :, 0] if run + 1 < len(levels) else torch.zeros(VALUES)
+
+    return between
 
 
 def cases() -> list[dict]:
@@ -148,6 +168,11 @@ def more_cases() -> list[dict]:
         (TCDScheduler, 4, {"prediction_type": "sample"}),
     ):
         found.append(record(scheduler_class, steps, base | config))
+    for prediction, spacing in spacings:
+        config = base | {"prediction_type": prediction, "timestep_spacing": spacing, "steps_offset": 1 if spacing == "leading" else 0}
+        found.append(record(DPMSolverSDEScheduler, 6, config))
+    for curve in ("karras", "exponential", "beta"):
+        found.append(record(DPMSolverSDEScheduler, 5, base | {f"use_{curve}_sigmas": True}))
     return found
 
 

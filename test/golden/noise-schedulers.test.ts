@@ -76,8 +76,8 @@ describe.each(CASES.map((golden) => [nameOf(golden), golden] as const))('%s', (_
 })
 
 it('refuses a scheduler that it does not know, naming it', () => {
-  expect(() => createNoiseScheduler({ _class_name: 'DPMSolverSDEScheduler' }, 5)).toThrow(
-    'DPMSolverSDEScheduler',
+  expect(() => createNoiseScheduler({ _class_name: 'FlowMatchEulerDiscreteScheduler' }, 5)).toThrow(
+    'FlowMatchEulerDiscreteScheduler',
   )
   expect(() => createNoiseScheduler({ _class_name: 'toString' }, 5)).toThrow('toString')
 })
@@ -98,6 +98,7 @@ it.each([
   ['UniPCMultistepScheduler', { predict_x0: false }, 'predict_x0 false'],
   ['DEISMultistepScheduler', { solver_order: 4 }, 'solver_order 4'],
   ['KDPM2DiscreteScheduler', { prediction_type: 'sample' }, 'prediction_type "sample"'],
+  ['DPMSolverSDEScheduler', { prediction_type: 'sample' }, 'prediction_type "sample"'],
   ['DDPMScheduler', { variance_type: 'learned_range' }, 'variance_type "learned_range"'],
   ['EulerDiscreteScheduler', { timestep_type: 'continuous' }, 'timestep_type "continuous"'],
   ['EulerDiscreteScheduler', { sigma_max: 80 }, 'sigma_max 80'],

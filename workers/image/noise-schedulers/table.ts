@@ -2,6 +2,7 @@ import { createDdim } from './ddim.ts'
 import { createDdpm } from './ddpm.ts'
 import { createDeis } from './deis.ts'
 import { createDpmSolver } from './dpm-solver.ts'
+import { createDpmSolverSde } from './dpm-solver-sde.ts'
 import { createEuler, createEulerAncestral } from './euler.ts'
 import { createLcm } from './lcm.ts'
 import { createLms } from './lms.ts'
@@ -23,7 +24,8 @@ interface Row {
 
 const CURVES = ['use_karras_sigmas', 'use_exponential_sigmas', 'use_beta_sigmas']
 const UNREAD = ['rescale_betas_zero_snr', 'thresholding', 'final_sigmas_type']
-const KDPM2: Omit<Row, 'create'> = {
+// KDPM2 and DPM-Solver++ (SDE), which visit the middle of a step.
+const MIDDLE: Omit<Row, 'create'> = {
   defaults: { timestep_spacing: 'linspace', beta_start: 0.00085, beta_end: 0.012 },
   ignores: [...UNREAD, 'clip_sample'],
   only: { prediction_type: ['epsilon', 'v_prediction'] },
@@ -95,8 +97,9 @@ const ROWS: Readonly<Record<string, Row>> = {
     defaults: { timestep_spacing: 'linspace', beta_start: 0.00085, beta_end: 0.012 },
     ignores: UNREAD,
   },
-  KDPM2DiscreteScheduler: { create: createKdpm2, ...KDPM2 },
-  KDPM2AncestralDiscreteScheduler: { create: createKdpm2Ancestral, ...KDPM2 },
+  KDPM2DiscreteScheduler: { create: createKdpm2, ...MIDDLE },
+  DPMSolverSDEScheduler: { create: createDpmSolverSde, ...MIDDLE },
+  KDPM2AncestralDiscreteScheduler: { create: createKdpm2Ancestral, ...MIDDLE },
   UniPCMultistepScheduler: {
     create: createUniPc,
     defaults: { timestep_spacing: 'linspace' },

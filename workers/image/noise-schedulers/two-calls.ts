@@ -52,25 +52,10 @@ function createTwoCalls(
   steps: number,
   { legOf, join }: Method,
 ): NoiseScheduler {
-  const plan = planSigmas(config, steps)
-  const sigmaAt = (at: number) => plan.sigmas[at] as number
-  const legs = plan.timesteps.map((_, at) => legOf(sigmaAt(at), sigmaAt(at + 1)))
-  const runs = legs.flatMap(({ from, second }, at) => {
-    const timestep = timestepAt(config, plan.timesteps[at] as number)
-    const first = { timestep, level: from, noise: from }
-    if (second === 0) return [first]
-    const isNext = second === sigmaAt(at + 1)
-    const later = isNext ? (plan.timesteps[at + 1] as number) : timestepOf(second, plan.trained)
-    return [first, { timestep: later, level: second, noise: sigmaAt(at + 1) }]
-  })
-  const levels = runs.map(({ level }) => level)
+  const { legs, levels, ...runs } = planRuns(config, steps, legOf)
   let begun: { readonly latents: Float32Array; readonly slope: Float32Array } | undefined
   return {
-    timesteps: runs.map(({ timestep }) => timestep),
-    callsPerStep: 2,
-    initNoiseSigma: plan.initNoiseSigma,
-    scaleInput: scaleBy(levels),
-    addNoise: noiseBy(runs.map((run) => run.noise)),
+    ...runs,
     step(prediction, latents, index, noise) {
       const { from, second, to, fresh } = legs[Math.floor(index / 2)] as Leg
       const slope = slopeOf(config, prediction, latents, levels[index] as number)
@@ -86,6 +71,35 @@ function createTwoCalls(
         return sample + whole * (to - from) + fresh * (added?.[i] ?? 0)
       })
     },
+  }
+}
+
+/** The levels of all runs, and what follows from them alone. `legOf` divides a step. */
+export function planRuns<L extends Pick<Leg, 'from' | 'second'>>(
+  config: NoiseSchedulerConfig,
+  steps: number,
+  legOf: (from: number, to: number) => L,
+) {
+  const plan = planSigmas(config, steps)
+  const sigmaAt = (at: number) => plan.sigmas[at] as number
+  const legs = plan.timesteps.map((_, at) => legOf(sigmaAt(at), sigmaAt(at + 1)))
+  const runs = legs.flatMap(({ from, second }, at) => {
+    const timestep = timestepAt(config, plan.timesteps[at] as number)
+    const first = { timestep, level: from, noise: from }
+    if (second === 0) return [first]
+    const isNext = second === sigmaAt(at + 1)
+    const later = isNext ? (plan.timesteps[at + 1] as number) : timestepOf(second, plan.trained)
+    return [first, { timestep: later, level: second, noise: sigmaAt(at + 1) }]
+  })
+  const levels = runs.map(({ level }) => level)
+  return {
+    legs,
+    levels,
+    timesteps: runs.map(({ timestep }) => timestep),
+    callsPerStep: 2,
+    initNoiseSigma: plan.initNoiseSigma,
+    scaleInput: scaleBy(levels),
+    addNoise: noiseBy(runs.map((run) => run.noise)),
   }
 }
 
