@@ -1,33 +1,13 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
 import { isCommand, parseCommandLine } from '#launcher/command-line.ts'
 import { renderEnvExample } from '#shared/config/config.ts'
+import { current, FOLDERS, type Page, pages } from '#test/support/documents.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const FOLDERS = [
-  ...['api', 'bench', 'deploy', 'docs', 'launcher', 'migrations', 'models', 'shared', 'test'],
-  ...['workers', '.github', '.ci'],
-]
-/** History, which names what is gone. */
-const HISTORY = /^(CHANGELOG\.md|docs\/decisions\/)/
-
-interface Page {
-  readonly path: string
-  readonly text: string
-}
-
-const pages = [
-  ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
-  ...FOLDERS.flatMap((folder) =>
-    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.md') && !/node_modules|\.vitepress/.test(name))
-      .map((name) => join(folder, name)),
-  ),
-].map((path): Page => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
-const current = pages.filter(({ path }) => !HISTORY.test(path))
 
 /** All matches of the documents that do not hold, each with its place. */
 function broken(
