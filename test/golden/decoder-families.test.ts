@@ -1,5 +1,4 @@
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
@@ -7,9 +6,6 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { defined } from '#shared/json.ts'
 import { generate, greedy, MODELS } from '#test/unit/workers/engine/generate.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
-import type { GraphValue } from '#workers/graph/model.ts'
-import { readModelFile } from '#workers/graph/read-model.ts'
-import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 /** Reference numbers, made by test/fixtures/build-models.py with PyTorch (see `source` inside). */
@@ -158,38 +154,6 @@ describe.each([
   it('gives the tokens of the reference runtime alone and beside others of any length', async () => {
     const how = { cachePath, onnxFile, prefillChunk: 128 }
     await checkTogether('llama', readVariant(onnxFile), how)
-  })
-})
-
-describe('a folder of onnxruntime-genai whose caches state no head size', () => {
-  it('is read with that of genai_config.json', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'millrace-genai-'))
-    try {
-      // Weights of a graph that was read stay in its file.
-      copyFileSync(join(MODELS, 'llama-in-place/onnx/model.onnx'), join(folder, 'model.onnx'))
-      const read = await readModelFile(join(folder, 'model.onnx'))
-      const open = (value: GraphValue): GraphValue =>
-        value.dims?.length === 4
-          ? { ...value, dims: [...value.dims.slice(0, 3), 'kv_cache_dim'] }
-          : value
-      const { inputs, outputs } = read.graph
-      const graph = { ...read.graph, inputs: inputs.map(open), outputs: outputs.map(open) }
-      writeFileSync(join(folder, 'open.onnx'), writeModel({ ...read, graph }))
-      const model = { context_length: 256, decoder: { head_size: 16 } }
-      writeFileSync(join(folder, 'genai_config.json'), JSON.stringify({ model }))
-      const options = { runtime, folder, onnxFile: 'open', slots: 2, intraOpThreads: 1 }
-      const engine = await openTextEngine(options)
-      try {
-        const { ids, greedy: answer } = readGolden('llama-in-place')
-        const asked = { promptTokenIds: ids, maxNewTokens: answer.length }
-        expect((await generate(engine, asked)).tokenIds).toEqual(answer)
-        expect(engine.cachePath).toBe('in place')
-      } finally {
-        await engine.close()
-      }
-    } finally {
-      rmSync(folder, { recursive: true })
-    }
   })
 })
 

@@ -82,7 +82,16 @@ export async function fitAttention(
     const { scale, softcap } = await measureScores(probe, layer, layer, shape)
     const seen = await measureWindow(probe, layer, shape, far.past)
     const { numCacheHeads } = shape
-    const settings = { numHeads, numCacheHeads, headDim, scale, window: seen, softcap }
+    const { type: outputType = type } = probe.outputs[0] ?? {}
+    const settings: AttentionSettings = {
+      numHeads,
+      numCacheHeads,
+      headDim,
+      scale,
+      window: seen,
+      softcap,
+      ...(outputType !== type && { outputType }),
+    }
     const cases = [...CASES, far]
     const names = { query, key, value }
     const isSame = await agrees(context, { probe, layer, names, shape, settings, cases })
@@ -344,7 +353,7 @@ function attentionModel(
       ...(tables ? tableConstants(tables, { cos: 'cos', sin: 'sin' }, type) : []),
     ],
     inputs,
-    outputs: [makeValue(output, type, ['', '', '', ''])],
+    outputs: [makeValue(output, settings.outputType ?? type, ['', '', '', ''])],
     opsets: [...STANDARD, { domain: 'com.microsoft', version: 1 }],
   })
 }

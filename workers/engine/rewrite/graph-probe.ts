@@ -33,6 +33,8 @@ export interface ProbeTensor {
 export interface Probe {
   /** The wanted tensors, in order. Values for tensors that the part does not read are ignored. */
   run(feeds: Readonly<Record<string, ProbeTensor>>): Promise<ProbeResult[]>
+  /** What the runtime says of the wanted tensors, in order. */
+  readonly outputs: ModelSession['outputs']
   close(): Promise<void>
 }
 
@@ -84,6 +86,7 @@ export async function openModel(context: ProbeContext, model: Model): Promise<Pr
   const session = await runtime.load({ name: `${file} (a part of it)`, bytes, folder }, options)
   return {
     run: (feeds) => runProbe(runtime, session, feeds),
+    outputs: session.outputs,
     close: () => session.close(),
   }
 }

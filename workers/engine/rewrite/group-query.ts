@@ -7,6 +7,7 @@ import {
   ints,
   makeNode,
 } from '#workers/graph/model.ts'
+import { ELEMENT_TYPES, type ElementType } from '#workers/tensor/element-type.ts'
 
 /** The settings of a GroupQueryAttention. */
 export interface AttentionSettings {
@@ -17,6 +18,8 @@ export interface AttentionSettings {
   /** Positions that a token sees, itself among them; undefined for all. */
   readonly window: number | undefined
   readonly softcap: number | undefined
+  /** Of the output, where the graph goes on in another precision than that of its caches. */
+  readonly outputType?: ElementType
 }
 
 /** Names of the tensors of a GroupQueryAttention. */
@@ -76,7 +79,7 @@ export function attentionNodes(
     readonly isTransposed: boolean
   },
 ): GraphNode[] {
-  const { numHeads, numCacheHeads, scale, window, softcap } = settings
+  const { numHeads, numCacheHeads, scale, window, softcap, outputType } = settings
   const { pastKey, pastValue, presentKey, presentValue, output, tables } = names
   const nodes: GraphNode[] = []
   const pack = (tensor: string): string => {
@@ -115,9 +118,14 @@ export function attentionNodes(
       },
     ),
   )
-  const split = layout.isTransposed ? output : `${output}/split`
+  const whole = outputType === undefined ? output : `${output}/uncast`
+  const split = layout.isTransposed ? whole : `${output}/split`
   nodes.push(makeNode('Reshape', [joined, headsName(settings)], split))
-  if (!layout.isTransposed) nodes.push(makeNode('Transpose', [split], output, TRANSPOSED))
+  if (!layout.isTransposed) nodes.push(makeNode('Transpose', [split], whole, TRANSPOSED))
+  if (outputType !== undefined) {
+    const to = int(ELEMENT_TYPES[outputType].onnxType)
+    nodes.push(makeNode('Cast', [whole], output, { attributes: { to } }))
+  }
   return nodes
 }
 
