@@ -1,13 +1,29 @@
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 import { generate, MODELS } from '#test/unit/workers/engine/generate.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
-import { type GraphNode, int, type Model, makeConstant, makeNode } from '#workers/graph/model.ts'
+import {
+  type GraphNode,
+  type GraphValue,
+  int,
+  type Model,
+  makeConstant,
+  makeNode,
+} from '#workers/graph/model.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -29,10 +45,73 @@ afterEach(() => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true })
 })
 
+describe('a file of onnxruntime-genai', () => {
+  it('whose caches state no head size is read with that of genai_config.json', async () => {
+    const open = (value: GraphValue): GraphValue =>
+      value.dims?.length === 4
+        ? { ...value, dims: [...value.dims.slice(0, 3), 'kv_cache_dim'] }
+        : value
+    const folder = await changed('llama-in-place', 'model', ({ graph, ...model }) => {
+      const { inputs, outputs } = graph
+      return { ...model, graph: { ...graph, inputs: inputs.map(open), outputs: outputs.map(open) } }
+    })
+    const genai = { context_length: 256, decoder: { head_size: 16 } }
+    writeFileSync(join(folder, 'genai_config.json'), JSON.stringify({ model: genai }))
+    await check(folder, golden('llama-in-place'), 'in place')
+  })
+
+  it('whose layers with a window keep a ring of their last positions gets whole caches', async () => {
+    const withWindow = (ring: 0 | 1) =>
+      changed('llama-in-place', 'model', (model) =>
+        withNodes(model, (node) => {
+          if (node.operator !== 'GroupQueryAttention') return [node]
+          const settings = { local_window_size: int(8), sliding_window_cache: int(ring) }
+          return [{ ...node, attributes: { ...node.attributes, ...settings } }]
+        }),
+      )
+    const [whole, ring] = [await withWindow(0), await withWindow(1)]
+    const { ids } = golden('llama-in-place')
+    const engine = await openTextEngine({ runtime, folder: whole, onnxFile: 'changed', slots: 1 })
+    const { tokenIds } = await generate(engine, { promptTokenIds: ids })
+    await engine.close()
+    await check(ring, { ids, greedy: tokenIds }, 'in place')
+  })
+
+  it('with states named past.0.conv is read as one with past_conv.0', async () => {
+    const rename = (name: string): string =>
+      name.replace(/^(past|present)_conv\.(\d+)$/, '$1.$2.conv')
+    const folder = await changed('lfm2', 'model', (model) => renamed(model, rename))
+    await check(folder, golden('lfm2'), 'rewritten')
+  })
+})
+
 describe('a file of optimum in half precision', () => {
   it('that goes on in single precision after its attention is rewritten', async () => {
     const folder = await changed('llama', 'model_fp16', withSingleAttention)
     await check(folder, { ...golden('llama'), ...variant('model_fp16') }, 'rewritten')
+  })
+})
+
+describe('a snapshot of another tool, whose files are links', () => {
+  it.each([
+    ['llama', 'rewritten'],
+    ['llama-in-place', 'in place'],
+  ] as const)('has %s on the path %s, with its weights beside the graph', async (name, path) => {
+    const repository = mkdtempSync(join(tmpdir(), 'millrace-links-'))
+    folders.push(repository)
+    const snapshot = join(repository, 'snapshots/0123abc')
+    mkdirSync(snapshot, { recursive: true })
+    mkdirSync(join(repository, 'blobs'))
+    const source = join(MODELS, name === 'llama' ? 'llama-external' : name)
+    const files = ['config.json', 'onnx/model.onnx']
+    if (name === 'llama') files.push('onnx/model.onnx_data')
+    for (const file of files) copyFileSync(join(source, file), join(snapshot, basename(file)))
+    for (const [index, file] of files.entries()) {
+      const blob = join(repository, 'blobs', `${index}f`)
+      renameSync(join(snapshot, basename(file)), blob)
+      symlinkSync(blob, join(snapshot, basename(file)))
+    }
+    await check(snapshot, golden(name), path)
   })
 })
 
@@ -78,6 +157,18 @@ async function check(folder: string, { ids, greedy }: Golden, cachePath: string)
 
 function withNodes(model: Model, change: (node: GraphNode) => readonly GraphNode[]): Model {
   return { ...model, graph: { ...model.graph, nodes: model.graph.nodes.flatMap(change) } }
+}
+
+function renamed(model: Model, rename: (name: string) => string): Model {
+  const ofValue = (value: GraphValue): GraphValue => ({ ...value, name: rename(value.name) })
+  const { graph } = withNodes(model, (node) => [
+    { ...node, inputs: node.inputs.map(rename), outputs: node.outputs.map(rename) },
+  ])
+  const { inputs, outputs } = graph
+  return {
+    ...model,
+    graph: { ...graph, inputs: inputs.map(ofValue), outputs: outputs.map(ofValue) },
+  }
 }
 
 /** The product with the values, and one more after it, in single precision. */

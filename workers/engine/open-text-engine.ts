@@ -1,11 +1,12 @@
 import { realpath } from 'node:fs/promises'
-import { basename, dirname } from 'node:path'
+import { dirname } from 'node:path'
 
 import { addAdapters } from '#workers/adapters/adapter-graph.ts'
 import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import type { Model } from '#workers/graph/model.ts'
 import { findOperators } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
+import { resolveWeights } from '#workers/graph/resolve-weights.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import {
@@ -38,7 +39,7 @@ import {
   readDecoderConfig,
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
-import { hasCacheInputs, withHeadDim } from './past-inputs.ts'
+import { hasCacheInputs, withHeadDim, withWholeCaches } from './past-inputs.ts'
 import { narrowCaches } from './rewrite/cache-casts.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import { findRunLengths, type RunLengths } from './run-lengths.ts'
@@ -158,14 +159,13 @@ async function readDecoderFile(
   { asExported = false }: TextEngineOptions,
   { headDim }: DecoderConfig,
 ) {
-  // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
-  // folder, and model caches consist of links.
+  // Weights of a rewritten graph are read from the real files: ONNX Runtime refuses links out of
+  // its folder, and model caches consist of links.
   const realFile = await realpath(file)
   const read = await readModelFile(realFile)
-  // The names of further files hold beside the link, not beside the real file.
-  const isElsewhere = realFile !== file && hasFurtherFiles(read, basename(realFile))
-  const isFixed = asExported || isElsewhere
-  const sized = isElsewhere ? read : withHeadDim(read, headDim)
+  const resolved = await resolveWeights(read, { file, realFile })
+  const isFixed = asExported || resolved === undefined
+  const sized = resolved === undefined ? read : withWholeCaches(withHeadDim(resolved, headDim))
   const original = isFixed ? sized : (narrowCaches(sized) ?? sized)
   return { realFile, read, original, isFixed }
 }
@@ -234,11 +234,6 @@ async function preferInPlace(
   if (numHeads === undefined) return model
   const context = { runtime, file, folder: dirname(file), executionProvider }
   return (await rewriteDecoder(context, model, { numHeads, contextLength })) ?? model
-}
-
-/** Whether weights lie in other files than that of the graph. */
-function hasFurtherFiles({ graph }: Model, name: string): boolean {
-  return graph.constants.some(({ data }) => data.kind === 'file' && data.location !== name)
 }
 
 /** The parts that exist once the model is loaded. */

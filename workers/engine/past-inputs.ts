@@ -1,20 +1,22 @@
-import type { GraphValue, Model } from '#workers/graph/model.ts'
+import { type GraphNode, type GraphValue, int, type Model } from '#workers/graph/model.ts'
 import { countElements, ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
 
 /** An exporter's names of what a decoder keeps of a text: the input, and the output after a run. */
 const PREFIXES = [
   { past: /^past_(key_values|states)\./, present: 'present.' },
+  { past: /^past\.(?=\d+\.)/, present: 'present.' },
   { past: /^past_(?=\w+\.)/, present: 'present_' },
 ] as const
 
 /** Whether an input has the keys or values of a layer, which grow with the text. */
 export function isCacheInput(name: string): boolean {
-  return /^past_key_values\.(.+\.)?(key|value)$/.test(name)
+  return /^past(_key_values\.(.+\.)?|\.\d+\.)(key|value)$/.test(name)
 }
 
 /**
  * Whether an input has a layer's state: `past_conv.0` as transformers.js names it,
- * `past_key_values.0.conv_state` as onnxruntime-genai does, `past_states.0.ssm_state` as Mobius.
+ * `past_key_values.0.conv_state` and `past.0.conv` as onnxruntime-genai does,
+ * `past_states.0.ssm_state` as Mobius.
  */
 export function isStateInput(name: string): boolean {
   return !isCacheInput(name) && PREFIXES.some(({ past }) => past.test(name))
@@ -49,6 +51,24 @@ export function withHeadDim(model: Model, headDim: number | undefined): Model {
   const graph = { ...model.graph, inputs: inputs.map(state), outputs: outputs.map(state) }
   return { ...model, graph }
 }
+
+/**
+ * The model with caches of all positions where layers with a window would keep a ring of their last
+ * ones, as onnxruntime-genai 0.18 writes them; the same model without such layers. A ring has one
+ * length for all rows, and no prefix to continue. The window stays.
+ */
+export function withWholeCaches(model: Model): Model {
+  const isRing = ({ attributes: { [RING]: setting } }: GraphNode): boolean =>
+    setting?.kind === 'int' && setting.value !== 0n
+  if (!model.graph.nodes.some(isRing)) return model
+  const nodes = model.graph.nodes.map((node) =>
+    isRing(node) ? { ...node, attributes: { ...node.attributes, [RING]: int(0) } } : node,
+  )
+  return { ...model, graph: { ...model.graph, nodes } }
+}
+
+/** The attribute of GroupQueryAttention. */
+const RING = 'sliding_window_cache'
 
 /** Bytes of what a decoder keeps of a text, by its inputs: for each position, and of any length. */
 export function bytesOfPast({ graph }: Model): { positionBytes: number; stateBytes: number } {

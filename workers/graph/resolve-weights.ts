@@ -1,0 +1,33 @@
+import { realpath } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+
+import type { Constant, Model } from './model.ts'
+
+/**
+ * The model with its weights in the files to which links point. Hugging Face's tools keep the files
+ * of a snapshot as links to `blobs/`, and a graph that is read there needs the names that its
+ * weights have there. Undefined when any of them lies in another folder than the graph's own.
+ */
+export async function resolveWeights(
+  model: Model,
+  { file, realFile }: { readonly file: string; readonly realFile: string },
+): Promise<Model | undefined> {
+  if (file === realFile) return model
+  const names = new Map<string, string>([[basename(realFile), basename(realFile)]])
+  for (const { data } of model.graph.constants) {
+    if (data.kind !== 'file' || names.has(data.location)) continue
+    const { location } = data
+    if (location !== basename(location)) return undefined
+    const target = await realpath(join(dirname(file), location)).catch(() => undefined)
+    if (target === undefined || dirname(target) !== dirname(realFile)) return undefined
+    names.set(location, basename(target))
+  }
+  const resolve = (constant: Constant): Constant => {
+    const { data } = constant
+    if (data.kind !== 'file') return constant
+    const location = names.get(data.location) ?? data.location
+    return { ...constant, data: { ...data, location } }
+  }
+  const { graph } = model
+  return { ...model, graph: { ...graph, constants: graph.constants.map(resolve) } }
+}
