@@ -6,6 +6,8 @@ import {
   optionalBoolean,
   optionalEnum,
   optionalInteger,
+  optionalList,
+  optionalObject,
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { EFFORT } from '#api/inference/reasoning-fields.ts'
@@ -20,14 +22,16 @@ const PARALLEL = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) }
 
 const TOOL = Type.Object(
   {
-    type: Type.Optional(
-      nullable(choice(['custom']), {
-        description: 'Tools that run on the server are not offered.',
-      }),
-    ),
+    type: optionalString({
+      maxLength: 64,
+      description:
+        'Absent or `custom` for a tool of your own; `bash_…`, `text_editor_…` and `memory_…` with a date have a known schema. Tools that run on the server are not offered.',
+    }),
     name: FUNCTION_NAME,
     description: Type.Optional(Type.String()),
-    input_schema: ofType(['object'], { description: 'A JSON Schema.' }),
+    input_schema: Type.Optional(
+      ofType(['object'], { description: 'A JSON Schema, for a tool of your own.' }),
+    ),
     strict: optionalBoolean(),
     cache_control: CACHE_CONTROL,
     input_examples: Type.Optional(ofType(['array'])),
@@ -122,6 +126,8 @@ export const MESSAGES_BODY = Type.Object(
     speed: ineffective({ type: ['string', 'null'] }, ['standard']),
     container: ineffective({ type: ['string', 'object', 'null'] }),
     context_management: ineffective({ type: ['object', 'null'] }),
+    mcp_servers: optionalList({ description: 'Refused unless it is empty.' }),
+    thread: optionalObject({ description: 'Refused: send the whole conversation.' }),
   },
   { additionalProperties: false },
 )

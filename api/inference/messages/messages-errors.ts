@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 
 import { type ErrorAnswer, presentError } from '#api/v1/error-dialect.ts'
-import type { ServiceError } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 // The status of an overloaded service in this dialect.
 const OVERLOADED = 529
@@ -14,6 +14,19 @@ const TYPES: Readonly<Record<number, string>> = {
   429: 'rate_limit_error',
   504: 'timeout_error',
   [OVERLOADED]: 'overloaded_error',
+}
+
+const THREADS_UNSUPPORTED = 'thread_unsupported_request'
+
+/**
+ * 400: conversations are not kept between messages. Clients know the code, and send the whole
+ * conversation in every request from then on.
+ */
+export function threadsUnsupported(): ServiceError {
+  return failure.invalidRequest(
+    'thread: conversations are not kept here. Send the whole conversation in `messages`.',
+    { param: 'thread', code: THREADS_UNSUPPORTED },
+  )
 }
 
 /** Renders a failure in the dialect of Anthropic's Messages. */
@@ -30,7 +43,14 @@ export function presentMessagesError(error: ServiceError, request: FastifyReques
 export function messagesErrorBody(error: ServiceError, requestId: string | null): object {
   const status = statusOf(error.status)
   const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error')
-  return { type: 'error', error: { type, message: error.message }, request_id: requestId }
+  const details = error.code === THREADS_UNSUPPORTED && {
+    details: { error_code: error.code, unsupported: ['thread'] },
+  }
+  return {
+    type: 'error',
+    error: { type, message: error.message, ...details },
+    request_id: requestId,
+  }
 }
 
 function statusOf(status: number): number {

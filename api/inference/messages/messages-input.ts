@@ -2,7 +2,7 @@ import type { Static } from 'typebox'
 
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
-import { optionalBoolean, optionalList, optionalObject } from '#api/inference/field-schemas.ts'
+import { optionalBoolean, optionalObject } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import {
   type ImageSource,
@@ -15,16 +15,19 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, ofType } from '#shared/schemas.ts'
 
-const BLOCKS_MAX = 2048
+import {
+  BLOCKS_MAX,
+  CALL_ID,
+  CALLED_NAME,
+  DOCUMENT_SHAPES,
+  documentText,
+  HOSTED_SHAPES,
+  hostedResultText,
+  TEXT_BLOCKS,
+  TEXT_SHAPE,
+} from './messages-blocks.ts'
 
 const TEXT = Type.String()
-const TEXT_SHAPE = {
-  text: TEXT,
-  cache_control: CACHE_CONTROL,
-  citations: optionalList(),
-  parsed_output: Type.Optional(Type.Unknown()),
-}
-const TEXT_BLOCKS = Type.Array(variantSchema({ text: TEXT_SHAPE }), { maxItems: BLOCKS_MAX })
 const IMAGE_SHAPE = {
   source: variantSchema({
     base64: {
@@ -41,18 +44,18 @@ const RESULT_BLOCK = variantSchema({
   image: IMAGE_SHAPE,
   // A tool that was searched for. The model reads its name; all tools are shown to it anyway.
   tool_reference: {
-    tool_name: Type.String({ minLength: 1, maxLength: 200 }),
+    tool_name: CALLED_NAME,
     cache_control: CACHE_CONTROL,
   },
+  ...DOCUMENT_SHAPES,
 })
 const RESULT_BLOCKS = Type.Array(RESULT_BLOCK, { maxItems: BLOCKS_MAX })
-const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 const BLOCK = variantSchema({
   text: TEXT_SHAPE,
   image: IMAGE_SHAPE,
   tool_use: {
     id: CALL_ID,
-    name: Type.String({ minLength: 1, maxLength: 200 }),
+    name: CALLED_NAME,
     input: ofType(['object']),
     cache_control: CACHE_CONTROL,
     caller: optionalObject(),
@@ -66,11 +69,13 @@ const BLOCK = variantSchema({
   // The reasoning of an earlier answer, which the model is not shown again.
   thinking: { thinking: TEXT, signature: Type.Optional(TEXT) },
   redacted_thinking: { data: TEXT },
+  ...DOCUMENT_SHAPES,
+  ...HOSTED_SHAPES,
 })
 type Block = Static<typeof BLOCK>
 type ResultBlock = Static<typeof RESULT_BLOCK>
 type ImageBlock = Extract<Block, { type: 'image' }>
-type ToolUseBlock = Extract<Block, { type: 'tool_use' }>
+type CallBlock = Extract<Block, { type: 'tool_use' | 'server_tool_use' | 'mcp_tool_use' }>
 type ToolResultBlock = Extract<Block, { type: 'tool_result' }>
 
 /** The schema of `system`. */
@@ -129,17 +134,34 @@ function messagesOf(
   if (role !== 'user' && read.images !== undefined) {
     throw fault(`${path}: images can only be in \`user\` messages.`, path)
   }
-  if (role === 'assistant') {
-    const toolCalls = content.flatMap((block) =>
-      block.type === 'tool_use' ? [callOf(block, path)] : [],
-    )
-    if (isEmpty && toolCalls.length === 0) return []
-    return [{ role, ...read, ...(toolCalls.length > 0 && { toolCalls }) }]
-  }
+  if (role === 'assistant') return answersOf(content, path, images)
   const results = content.flatMap((block, index) =>
     block.type === 'tool_result' ? [resultOf(block, `${path}.${index}.content`, images)] : [],
   )
   return isEmpty ? results : [...results, { role, ...read }]
+}
+
+/** The messages of an answer: the result of a hosted call is a message between its parts. */
+function answersOf(content: readonly Block[], path: string, images: RequestImages): ChatMessage[] {
+  const end = content.findIndex((block) => block.type.endsWith('_tool_result'))
+  const part = end === -1 ? content : content.slice(0, end)
+  const read = contentOf(part, path, images)
+  const toolCalls = part.flatMap((block) => ('input' in block ? [callOf(block, path)] : []))
+  const isEmpty = read.content === '' && toolCalls.length === 0
+  const answer: ChatMessage = {
+    role: 'assistant',
+    ...read,
+    ...(toolCalls.length > 0 && { toolCalls }),
+  }
+  const messages = isEmpty ? [] : [answer]
+  const found = content[end]
+  if (found === undefined || !('tool_use_id' in found)) return messages
+  const result: ChatMessage = {
+    role: 'tool',
+    toolCallId: found.tool_use_id,
+    content: hostedResultText(found.content),
+  }
+  return [...messages, result, ...answersOf(content.slice(end + 1), path, images)]
 }
 
 function append(messages: ChatMessage[], message: ChatMessage): void {
@@ -162,7 +184,7 @@ function append(messages: ChatMessage[], message: ChatMessage): void {
 }
 
 // Templates parse the arguments, so they keep the limits of JSON inside a string.
-function callOf({ id, name, input }: ToolUseBlock, param: string): ChatToolCall {
+function callOf({ id, name, input }: CallBlock, param: string): ChatToolCall {
   const text = JSON.stringify(input)
   checkJsonText(text, param)
   return { id, name, arguments: text }
@@ -202,6 +224,9 @@ function readBlocks(
   for (const [index, block] of content.entries()) {
     if (block.type === 'text' && block.text !== '') read.addText(block.text, '\n')
     if (block.type === 'tool_reference') read.addText(block.tool_name, '\n')
+    if (block.type === 'document' || block.type === 'search_result') {
+      read.addText(documentText(block), '\n')
+    }
     if (block.type !== 'image') continue
     read.addImage(images.add(sourceOf(block), { path: `${path}.${index}.source` }))
   }

@@ -1,6 +1,7 @@
 import { addIgnoredFields } from '#api/http/validation.ts'
 import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import { invalidValue, missingParameter } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
 import { RequestImages } from '#api/inference/request-images.ts'
@@ -8,11 +9,14 @@ import { samplingParams, unsetSampling } from '#api/inference/sampling-fields.ts
 import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { clientToolOf } from './client-tools.ts'
 import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
+import { threadsUnsupported } from './messages-errors.ts'
 import { conversationOf } from './messages-input.ts'
 
 /** Reads a request for a message. Throws what the schema cannot say. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
+  refuseServerState(body)
   const budget = new SchemaBudget()
   const images = new RequestImages()
   const messages = conversationOf(body.messages, body.system, images)
@@ -40,6 +44,16 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
   })
   addIgnoredFields(body, budget.ignored)
   return { input, tools, images }
+}
+
+/** Refuses fields without which the answer would be another one. */
+function refuseServerState({ thread, mcp_servers: servers }: MessagesBody): void {
+  if (thread !== undefined && thread !== null) throw threadsUnsupported()
+  if (!Array.isArray(servers) || servers.length === 0) return
+  throw invalidValue(
+    'mcp_servers',
+    'servers are not called from here. Offer their tools as tools of your own.',
+  )
 }
 
 function guidanceOf(
@@ -96,9 +110,15 @@ function toolsOf(
 }
 
 function definitionFrom(tool: ToolField, index: number, budget: SchemaBudget) {
-  const { name, description, input_schema: parameters, strict = null } = tool
+  const path = `tools[${index}]`
+  const { name, description, input_schema: parameters, strict = null, type } = tool
+  if (typeof type === 'string' && type !== 'custom') {
+    const known = clientToolOf(type, `${path}.type`)
+    return definitionOf({ name, ...known, strict: null }, path, budget)
+  }
+  if (parameters === undefined) throw missingParameter(`${path}.input_schema`)
   const field = { name, parameters, strict, ...(description !== undefined && { description }) }
-  return definitionOf(field, `tools[${index}].input_schema`, budget)
+  return definitionOf(field, `${path}.input_schema`, budget)
 }
 
 function chatChoice(choice: ToolChoiceField | undefined) {

@@ -8,7 +8,11 @@ const ERROR = {
     error: {
       type: 'object',
       required: ['type', 'message'],
-      properties: { type: { type: 'string' }, message: { type: 'string' } },
+      properties: {
+        type: { type: 'string' },
+        message: { type: 'string' },
+        details: { type: 'object', description: 'With an `error_code` that clients know.' },
+      },
     },
     request_id: NULLABLE_STRING,
   },

@@ -44,6 +44,19 @@ await feature('tools', async () => {
   expect((await client.messages.create({ messages, tools, ...asked })).type, 'message')
 })
 
+await feature('tool runner', async () => {
+  const [tool] = tools
+  const runner = client.beta.messages.toolRunner({
+    ...asked,
+    messages: user(FORECAST),
+    tools: [{ ...tool, parse: (input) => input, run: () => 'sunny' }],
+    max_iterations: 2,
+  })
+  const reasons = []
+  for await (const message of runner) reasons.push(message.stop_reason)
+  expect(reasons[0], 'tool_use')
+})
+
 await feature('errors', async () => {
   expect(await statusOf(client.messages.create({ ...asked, messages: [] })), 400)
   const stranger = new Anthropic({ baseURL: url, apiKey: 'wrong' })

@@ -42,6 +42,19 @@ def _():
     expect(client.messages.create(messages=messages, tools=[tool], **asked).type, 'message')
 
 
+@feature('tool runner')
+def _():
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Returns the weather."""
+        return 'sunny'
+
+    runner = client.beta.messages.tool_runner(
+        messages=user(FORECAST), tools=[get_weather], max_iterations=2, **asked
+    )
+    expect([message.stop_reason for message in runner][0], 'tool_use')
+
+
 @feature('structured')
 def _():
     import pydantic
