@@ -1,4 +1,4 @@
-import sharp from 'sharp'
+import type sharp from 'sharp'
 
 // As libvips names them. Other formats, such as SVG, AVIF and TIFF, are not parsed at all.
 const DECODERS = [
@@ -16,10 +16,10 @@ let areRestricted = false
  * chooses a decoder by the content of a file, not by its name or content type: a file that passes a
  * check by mistake must not reach a decoder that is unfit for hostile files.
  */
-export function restrictImageDecoders(): void {
+export function restrictImageDecoders(library: typeof sharp): void {
   // Not twice: between the two calls an image that is decoded elsewhere would be refused.
   if (areRestricted) return
   areRestricted = true
-  sharp.block({ operation: ['VipsForeignLoad'] })
-  sharp.unblock({ operation: DECODERS })
+  library.block({ operation: ['VipsForeignLoad'] })
+  library.unblock({ operation: DECODERS })
 }

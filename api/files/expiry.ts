@@ -1,7 +1,6 @@
-import { Type } from 'typebox'
-
 import { missingParameter } from '#api/http/form.ts'
 import { failure } from '#shared/errors.ts'
+import { Type } from '#shared/schema-types.ts'
 
 const ANCHOR = 'expires_after[anchor]'
 const SECONDS = 'expires_after[seconds]'

@@ -1,5 +1,4 @@
-import { Type } from 'typebox'
-
+import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import { EXPIRES_AFTER } from './expiry.ts'

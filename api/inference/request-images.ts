@@ -5,7 +5,6 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ImageLimits } from '#shared/config/inference.ts'
 import type { MessageImage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { restrictImageDecoders } from '#shared/image-decoders.ts'
 import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
@@ -26,7 +25,6 @@ const REDIRECTS_MAX = 3
 
 /** Opens the way for images by the settings of the server, before the first one arrives. */
 export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): ImageIntake {
-  restrictImageDecoders()
   const isOpen = urls === 'all'
   const fetch = createGuardedFetch({
     timeoutMs: FETCH_TIMEOUT_MS,

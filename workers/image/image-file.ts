@@ -88,7 +88,7 @@ export async function openImage(
  * decoders of other formats. Called before the first image is read.
  */
 export function prepareImageLibrary(): void {
-  restrictImageDecoders()
+  restrictImageDecoders(sharp)
   sharp.cache(false)
 }
 

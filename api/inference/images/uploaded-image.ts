@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 import type { Metadata } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { restrictImageDecoders } from '#shared/image-decoders.ts'
 
 /** The size limit of one uploaded image, exclusive. */
 const IMAGE_BYTES_MAX = 4 * 1024 * 1024
@@ -110,7 +111,9 @@ export async function readHeader(
 
 /** Loaded with the first image, because it brings a large native library. */
 async function loadSharp(): Promise<typeof import('sharp')['default']> {
-  return (await import('sharp')).default
+  const { default: sharp } = await import('sharp')
+  restrictImageDecoders(sharp)
+  return sharp
 }
 
 function notAnImage(param: string, cause?: unknown): ServiceError {

@@ -20,8 +20,8 @@ it('parses images of the listed formats alone', async () => {
     tiff: await square().tiff().toBuffer(),
     'portable pixel map': Buffer.from('P6 1 1 255\n\0\0\0'),
   }
-  restrictImageDecoders()
-  restrictImageDecoders()
+  restrictImageDecoders(sharp)
+  restrictImageDecoders(sharp)
   for (const [format, bytes] of Object.entries(read)) {
     expect(await sharp(bytes).metadata()).toMatchObject({ format, width: 8 })
   }
