@@ -11,6 +11,7 @@ import {
 import helmet, { type HelmetOptions } from 'helmet'
 
 import { type HealthServices, healthPlugin } from '#api/health/plugin.ts'
+import { limitBodyMemory } from '#api/http/body-memory.ts'
 import {
   readRefusedBodies,
   refuseConnection,
@@ -114,6 +115,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   joinSmallChunks(app)
   addRequestContext(app)
   registerRequestLog(app, log, options.observer)
+  limitBodyMemory(app, server.largeBodiesBytesMax)
   refuseEmptyParameters(app)
   nameTypeOfUnknownQueries(app)
   refuseEncodedBodies(app)

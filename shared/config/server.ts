@@ -15,6 +15,8 @@ export interface ServerConfig {
   readonly requestIdHeader: string
   /** Largest JSON body. */
   readonly bodyBytesMax: number
+  /** Bytes that bodies over 16 KiB have together in one process. */
+  readonly largeBodiesBytesMax: number
   readonly drainTimeoutSeconds: number
   /**
    * Trusted proxies, whose X-Forwarded-* headers are used: IP addresses or networks; empty for
@@ -46,6 +48,11 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       about: 'largest JSON body in bytes',
       fallback: 8 * 1024 * 1024,
       min: 1024,
+    }),
+    largeBodiesBytesMax: env.int('MILLRACE_LARGE_BODIES_BYTES_MAX', {
+      about: 'bytes that bodies over 16 KiB have together in one process; more wait unread',
+      fallback: 256 * 1024 * 1024,
+      min: 1024 * 1024,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_DRAIN_TIMEOUT', {
       about: 'how long a stopping process waits for open requests',

@@ -7,6 +7,7 @@ export function serverConfig(overrides: Partial<ServerConfig> = {}): ServerConfi
     port: 0,
     requestIdHeader: '',
     bodyBytesMax: 1024 * 1024,
+    largeBodiesBytesMax: 256 * 1024 * 1024,
     drainTimeoutSeconds: 1,
     trustedProxies: [],
     urlSigningSecret: 'secret of the tests',

@@ -209,6 +209,7 @@ export async function openSurface(
       port: 0,
       requestIdHeader: '',
       bodyBytesMax: 1024 * 1024,
+      largeBodiesBytesMax: 256 * 1024 * 1024,
       drainTimeoutSeconds: 1,
       trustedProxies: [],
       urlSigningSecret: 'x',

@@ -1,0 +1,108 @@
+import { once } from 'node:events'
+import { type ClientRequest, type IncomingMessage, request as open } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+import { type FastifyInstance, fastify } from 'fastify'
+import { afterEach, expect, it } from 'vitest'
+
+import { limitBodyMemory } from '#api/http/body-memory.ts'
+import { normalizeError } from '#api/http/normalize-error.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
+
+const BODY_BYTES = 1024 * 1024
+// Callers have seven eighths of all, and one of them three quarters of these: three bodies.
+const BYTES_MAX = 5 * BODY_BYTES
+
+let app: FastifyInstance
+const clients: ClientRequest[] = []
+
+afterEach(async () => {
+  for (const client of clients.splice(0)) client.destroy()
+  await app.close()
+})
+
+/** An application whose route answers when the test calls one of `answers`. */
+async function openApp() {
+  const entered: string[] = []
+  const answers: (() => void)[] = []
+  app = fastify({ bodyLimit: BODY_BYTES, forceCloseConnections: true })
+  addRequestContext(app)
+  limitBodyMemory(app, BYTES_MAX)
+  app.addHook('onRequest', async (request) => {
+    const organizationId = String(request.headers['x-organization'] ?? '')
+    if (organizationId === '') return
+    const caller = { organizationId, scopes: null, modelIds: null, expiresAtMs: null }
+    request.context.caller = caller
+  })
+  app.setErrorHandler((error, _request, reply) => reply.code(503).send(normalizeError(error).code))
+  app.post('/', async (request) => {
+    entered.push(String(request.headers['x-organization'] ?? 'public'))
+    await new Promise<void>((answer) => answers.push(answer))
+    return {}
+  })
+  await app.listen()
+  const { port } = app.server.address() as AddressInfo
+  /** Begins a request; `bytes` of its body are sent. */
+  const begin = (organization: string | undefined, bytes = BODY_BYTES, isChunked = false) => {
+    const headers = {
+      'content-type': 'application/json',
+      ...(!isChunked && { 'content-length': String(BODY_BYTES) }),
+      ...(organization !== undefined && { 'x-organization': organization }),
+    }
+    const client = open({ port, method: 'POST', headers, agent: false })
+    client.on('error', () => {})
+    clients.push(client)
+    const text = JSON.stringify('x'.repeat(bytes - 2))
+    if (bytes === BODY_BYTES || isChunked) client.end(text)
+    else client.write(text)
+    const answer = once(client, 'response').then(([response]) => {
+      const { statusCode } = response as IncomingMessage
+      response.resume()
+      return statusCode
+    })
+    answer.catch(() => {})
+    return { client, answer }
+  }
+  const countOf = (name: string) => entered.filter((one) => one === name).length
+  const waitFor = (name: string, count: number) =>
+    expect.poll(() => countOf(name), { timeout: 10_000 }).toBe(count)
+  return { begin, countOf, waitFor, answers }
+}
+
+it('leaves bodies unread while those of their organization have their share', async () => {
+  const { begin, countOf, waitFor, answers } = await openApp()
+  for (let sent = 0; sent < 8; sent += 1) begin('one')
+  await waitFor('one', 3)
+  // The rest is for others, also those without a caller.
+  begin('two')
+  await waitFor('two', 1)
+  begin(undefined, 20_000, true)
+  expect(countOf('one')).toBe(3)
+  for (const answer of answers.splice(0)) answer()
+  await waitFor('one', 6)
+})
+
+it('counts bodies that never end, until their clients leave', async () => {
+  const { begin, countOf, waitFor } = await openApp()
+  const unfinished = Array.from({ length: 20 }, () => begin('one', 100_000))
+  begin('one')
+  begin('two')
+  await waitFor('two', 1)
+  expect(countOf('one')).toBe(0)
+  for (const { client } of unfinished) client.destroy()
+  await waitFor('one', 1)
+})
+
+it('gives a chunked body the room of the largest one until it has ended', async () => {
+  const { begin, waitFor } = await openApp()
+  for (let sent = 0; sent < 8; sent += 1) begin('one', 30_000, true)
+  await waitFor('one', 8)
+})
+
+it('refuses a body when too many of its organization wait', async () => {
+  const { begin, waitFor } = await openApp()
+  const sent = Array.from({ length: 3 + 250 + 1 }, () => begin('one', 100_000))
+  expect(await Promise.race(sent.map(({ answer }) => answer))).toBe(503)
+  begin('two')
+  await waitFor('two', 1)
+})
