@@ -15,7 +15,7 @@ const WAITING_MAX = 250
 const WAIT_MS_MAX = 30_000
 const RETRY_AFTER_SECONDS = 5
 
-/** Room that a body has; it may be given back in part, and is given back once. */
+/** Room that a body has. It may be given back in part before it ends. */
 interface Room {
   shrinkTo(bytes: number): void
   end(): void
@@ -28,10 +28,10 @@ interface Waiting {
 }
 
 /**
- * The bytes of large request bodies that one process holds. A body that finds no room is left
- * unread, in the buffers of its sender, until there is.
+ * The bytes of bodies that one process holds. A body that finds no room is left unread, in the
+ * buffers of its sender, until there is.
  */
-class BodyMemory {
+export class BodyMemory {
   readonly #bytesMax: number
   #bytes = 0
   readonly #byOwner = new Map<string, number>()
@@ -45,7 +45,7 @@ class BodyMemory {
    * Waits for room. Throws `overloaded` when too many of the owner wait, or when there is no room
    * in time, and `CancelledError` when the signal is aborted before.
    */
-  async enter(owner: string, wanted: number, signal: AbortSignal): Promise<Room> {
+  async enter(owner: string, wanted: number, signal?: AbortSignal): Promise<Room> {
     const bytes = Math.min(wanted, this.#bytesMax)
     if (this.#fits(owner, bytes)) return this.#open(owner, bytes)
     const ofOwner = [...this.#waiting].filter((waiting) => waiting.owner === owner)
@@ -57,7 +57,7 @@ class BodyMemory {
         reject(error)
       }
       const timer = setTimeout(() => leave(noRoom()), WAIT_MS_MAX)
-      signal.addEventListener('abort', () => leave(new CancelledError()), { once: true })
+      signal?.addEventListener('abort', () => leave(new CancelledError()), { once: true })
       const waiting: Waiting = {
         owner,
         bytes,

@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer'
 
+import { BodyMemory } from '#api/http/body-memory.ts'
 import { newTemporaryKey, TemporaryObjects } from '#api/jobs/temporary-objects.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ImageLimits } from '#shared/config/inference.ts'
@@ -22,6 +23,8 @@ const FETCH_TIMEOUT_MS = 10_000
 /** For all images of a request together. */
 const FETCHES_TIMEOUT_MS = 20_000
 const REDIRECTS_MAX = 3
+/** Requests of one process that fetch or read images, each of which holds one at a time. */
+const LOADING_MAX = 8
 
 /** Opens the way for images by the settings of the server, before the first one arrives. */
 export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): ImageIntake {
@@ -37,6 +40,7 @@ export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): Im
     bytesMax,
     protocols: isOpen ? ['https:', 'http:'] : ['https:'],
     fetch: urls === 'none' ? undefined : fetch,
+    memory: new BodyMemory(LOADING_MAX * bytesMax),
   }
 }
 
@@ -120,23 +124,49 @@ export async function withImages<Answer>(
   { images, organizationId }: { readonly images: RequestImages; readonly organizationId: string },
   use: () => Promise<Answer>,
 ): Promise<Answer> {
-  const { countMax } = services.images
+  const { countMax, bytesMax, memory } = services.images
   const beyond = images.all[countMax]
   if (beyond !== undefined) {
     throw refusal(beyond.path, `A request may have ${countMax} images.`, 'too_many_images')
   }
   if (images.all.length === 0) return use()
   const temporary = new TemporaryObjects(services)
-  const signal = AbortSignal.timeout(FETCHES_TIMEOUT_MS)
   try {
-    for (const image of images.all) {
-      const bytes = await load(services, image, { organizationId, signal })
-      await check(bytes, image.path)
-      await temporary.put(bytes, undefined, image.key)
+    // The bytes of all others came with the body.
+    const isLoaded = images.all.some((image) => !isInline(image))
+    const room = isLoaded ? await memory.enter(organizationId, bytesMax) : undefined
+    try {
+      await storeImages(services, { images, organizationId, temporary })
+    } finally {
+      room?.end()
     }
     return await use()
   } finally {
     await temporary.discard()
+  }
+}
+
+function isInline({ source }: PendingImage): boolean {
+  return source.kind === 'base64' || (source.kind === 'url' && source.url.startsWith('data:'))
+}
+
+async function storeImages(
+  services: Services,
+  {
+    images,
+    organizationId,
+    temporary,
+  }: {
+    readonly images: RequestImages
+    readonly organizationId: string
+    readonly temporary: TemporaryObjects
+  },
+): Promise<void> {
+  const signal = AbortSignal.timeout(FETCHES_TIMEOUT_MS)
+  for (const image of images.all) {
+    const bytes = await load(services, image, { organizationId, signal })
+    await check(bytes, image.path)
+    await temporary.put(bytes, undefined, image.key)
   }
 }
 

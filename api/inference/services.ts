@@ -1,3 +1,4 @@
+import type { BodyMemory } from '#api/http/body-memory.ts'
 import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
 import type { Submitter } from '#api/jobs/observers.ts'
@@ -21,6 +22,8 @@ export interface ImageIntake {
   readonly bytesMax: number
   /** Undefined where no URLs are fetched. */
   readonly fetch: GuardedFetch | undefined
+  /** That of images on their way to the object storage. */
+  readonly memory: BodyMemory
   /** Protocols of the URLs that are fetched. */
   readonly protocols: readonly string[]
 }

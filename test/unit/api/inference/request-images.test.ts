@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,8 +7,9 @@ import { join } from 'node:path'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { createImageIntake } from '#api/inference/request-images.ts'
+import { createImageIntake, RequestImages, withImages } from '#api/inference/request-images.ts'
 import type { GenerateInput, MessageImage } from '#shared/contracts/completion.ts'
+import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
@@ -35,6 +36,8 @@ interface Seen {
 
 const store = openDirectoryStore(FOLDER)
 const seen: Seen[] = []
+/** Requests for images that have no answer yet. */
+const slow: { readonly name: string; readonly response: ServerResponse }[] = []
 let surface: Surface
 let server: ReturnType<typeof createServer>
 let origin = ''
@@ -42,6 +45,7 @@ let origin = ''
 beforeAll(async () => {
   server = createServer((request, response) => {
     if (request.url === '/image.png') response.end(PNG)
+    else if (request.url?.startsWith('/slow/')) slow.push({ name: request.url, response })
     else if (request.url === '/large') response.end(Buffer.alloc(2_000_000))
     else response.writeHead(404).end()
   })
@@ -187,6 +191,30 @@ describe('images of a request', () => {
     const index = code === 'too_many_images' ? 3 : 0
     const param = `messages[0].content[${index}].image_url`
     expect([statusCode, JSON.parse(body).error]).toMatchObject([400, { code, param }])
+  })
+
+  it('are fetched for a few requests of an organization at a time', async () => {
+    const services = {
+      store,
+      log: createLogger({ level: 'silent' }),
+      images: createImageIntake({ countMax: 1, bytesMax: 1_000_000, urls: 'all' }),
+      files: { find: async () => undefined },
+    }
+    const load = (organizationId: string) => {
+      const images = new RequestImages()
+      images.add({ kind: 'url', url: `${origin}/slow/${organizationId}` }, { path: 'image' })
+      return withImages(services, { images, organizationId }, async () => organizationId)
+    }
+    const countOf = (name: string) => slow.filter((one) => one.name === `/slow/${name}`).length
+    const loading = Array.from({ length: 8 }, () => load('one'))
+    await expect.poll(() => countOf('one')).toBe(6)
+    loading.push(load('two'))
+    await expect.poll(() => countOf('two')).toBe(1)
+    expect(countOf('one')).toBe(6)
+    for (const { response } of slow) response.end(PNG)
+    await expect.poll(() => countOf('one')).toBe(8)
+    for (const { response } of slow) response.end(PNG)
+    expect(await Promise.all(loading)).toHaveLength(9)
   })
 
   it.each([
