@@ -89,7 +89,12 @@ const TOKEN_RULE_FIELDS = {
   ),
   return_token_ids: optionalBoolean({
     default: false,
-    description: 'Return the token ids of the prompt and of each answer too.',
+    description:
+      'Return the token ids of the prompt and of each answer too, with the token that ended it.',
+  }),
+  return_tokens_as_token_ids: optionalBoolean({
+    default: false,
+    description: 'Name the tokens of log-probabilities `token_id:` and their id.',
   }),
   cache_salt: optionalString({
     minLength: 1,
@@ -311,7 +316,7 @@ const TOKEN_RULE_BODY = Type.Object(TOKEN_RULE_FIELDS)
  */
 export function tokenRules(
   body: Static<typeof TOKEN_RULE_BODY>,
-): Pick<GenerateInput, 'tokenRules' | 'cacheSalt' | 'returnsPromptTokens'> {
+): Pick<GenerateInput, 'tokenRules' | 'cacheSalt' | 'returnsPromptTokens' | 'namesTokensById'> {
   const { allowed_token_ids: allowed, bad_words: words, cache_salt: salt } = body
   const rules: TokenRules = {
     ...(Array.isArray(allowed) && { allowedTokenIds: allowed }),
@@ -321,5 +326,6 @@ export function tokenRules(
     ...(Object.keys(rules).length > 0 && { tokenRules: rules }),
     ...(typeof salt === 'string' && { cacheSalt: salt }),
     ...(body.return_token_ids === true && { returnsPromptTokens: true }),
+    ...(body.return_tokens_as_token_ids === true && { namesTokensById: true }),
   }
 }

@@ -191,8 +191,13 @@ export interface GenerateInput {
   /** Only for models that translate between languages. */
   readonly languages?: TranslationLanguages
   readonly tokenRules?: TokenRules
-  /** Also return the token ids of the prompts: with `started` of a stream, else with the result. */
+  /**
+   * Also return the token ids of the prompts, with `started` of a stream, else with the result, and
+   * those of end tokens.
+   */
   readonly returnsPromptTokens?: boolean
+  /** Tokens of log-probabilities are named `token_id:` and their id. */
+  readonly namesTokensById?: boolean
   /** Only requests with the same salt share cached prefixes and grammars. */
   readonly cacheSalt?: string
   /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
@@ -266,6 +271,8 @@ export interface CandidateDelta {
   readonly text: string
   readonly tokenIds: readonly number[]
   readonly logprobs?: readonly TokenLogprob[]
+  /** The token that ended the text, of which it is not a part; in the last delta. */
+  readonly endTokenId?: number
   /** Present in the candidate's last delta. */
   readonly finishReason?: FinishReason
 }
@@ -275,6 +282,8 @@ export interface Candidate {
   readonly index: number
   readonly text: string
   readonly tokenIds: readonly number[]
+  /** The token that ended the text, of which it is not a part. */
+  readonly endTokenId?: number
   readonly logprobs?: readonly TokenLogprob[]
   readonly finishReason: FinishReason
 }

@@ -1,4 +1,3 @@
-import type { Clock } from '#shared/clock.ts'
 import { callFormat } from '#shared/contracts/answer-formats.ts'
 import type {
   Candidate,
@@ -27,8 +26,13 @@ import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
-import type { JobReplies } from './processor-row.ts'
-import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-logprobs.ts'
+import type { DeltaOutlet } from './delta-outlet.ts'
+import {
+  namedById,
+  presentLogprob,
+  presentPromptLogprobs,
+  type TokenScore,
+} from './token-logprobs.ts'
 
 const SPACE = 0x20
 
@@ -131,8 +135,8 @@ export class CandidateRun {
     this.#cachedTokens = end?.cachedTokens ?? 0
     this.#finishReason = earlierReason ?? this.#reasonOf(end)
     this.#echo()
-    const last = this.#withEnd(this.#withoutUnasked(this.#text.finish(this.#finishReason)))
-    if (earlierReason === undefined) outlet.add(last)
+    const last = this.#withEnd(this.#shown(this.#text.finish(this.#finishReason)))
+    if (earlierReason === undefined) outlet.add({ ...last, ...this.#endTokenId() })
   }
 
   /** The whole candidate, once it has ended. */
@@ -142,6 +146,7 @@ export class CandidateRun {
     return {
       text: (input.echo ? prompt.text : '') + this.#text.text,
       tokenIds: this.tokenIds,
+      ...this.#endTokenId(),
       ...(logprobs !== undefined && { logprobs }),
       finishReason: this.#finishReason ?? 'stop',
     }
@@ -208,7 +213,7 @@ export class CandidateRun {
   #take(token: SampledToken): boolean {
     this.#echo()
     const score = token.logprob === undefined ? undefined : scoreOf(token, token.logprob)
-    this.#options.outlet.add(this.#withoutUnasked(this.#text.push(token.tokenId, score)))
+    this.#options.outlet.add(this.#shown(this.#text.push(token.tokenId, score)))
     return !this.#text.isComplete
   }
 
@@ -245,29 +250,31 @@ export class CandidateRun {
     return this.#text.isComplete || end?.reason === 'endOfText' ? 'stop' : 'length'
   }
 
-  #promptLogprobs(): TokenLogprob[] | undefined {
+  #promptLogprobs(): readonly TokenLogprob[] | undefined {
     const { input, prompt, model } = this.#options
     if (!input.echo || input.logprobs === null) return undefined
-    return presentPromptLogprobs(model.text.tokenizer.pieces, prompt, this.#promptScores)
+    const { pieces } = model.text.tokenizer
+    return this.#named(presentPromptLogprobs(pieces, prompt, this.#promptScores))
   }
 
   #logprobs(): TokenLogprob[] | undefined {
     if (this.#options.input.logprobs === null) return undefined
     const own = this.#text.logprobs()
-    return own && [...(this.#promptLogprobs() ?? []), ...own, ...this.#endLogprobs()]
+    if (own === undefined) return undefined
+    return [...(this.#promptLogprobs() ?? []), ...this.#named(own), ...this.#endLogprobs()]
   }
 
   /**
    * The score of the end of a text: a request for one token to score a prompt counts on its place,
    * with any token. The tokens of a chat are those of its message.
    */
-  #endLogprobs(): TokenLogprob[] {
+  #endLogprobs(): readonly TokenLogprob[] {
     const { input, model } = this.#options
     const { tokenId, logprob } = this.#endToken ?? {}
     const isChat = input.prompts.some(({ form }) => form === 'chat')
     if (tokenId === undefined || logprob === undefined || isChat) return []
     const score = { logprob, top: this.#endToken?.top ?? [] }
-    return [presentLogprob(model.text.tokenizer.pieces, tokenId, score)]
+    return this.#named([presentLogprob(model.text.tokenizer.pieces, tokenId, score)])
   }
 
   #withEnd(delta: CandidateDelta): CandidateDelta {
@@ -275,11 +282,20 @@ export class CandidateRun {
     return end.length === 0 ? delta : { ...delta, logprobs: [...(delta.logprobs ?? []), ...end] }
   }
 
+  #endTokenId(): { readonly endTokenId?: number } {
+    if (this.#options.input.returnsPromptTokens !== true || this.#endToken === undefined) return {}
+    return { endTokenId: this.#endToken.tokenId }
+  }
+
   /** Scores that only rank the candidates stay here. */
-  #withoutUnasked(delta: CandidateDelta): CandidateDelta {
-    if (this.#options.input.logprobs !== null) return delta
-    const { logprobs: _, ...rest } = delta
-    return rest
+  #shown(delta: CandidateDelta): CandidateDelta {
+    const { logprobs, ...rest } = delta
+    if (this.#options.input.logprobs === null || logprobs === undefined) return rest
+    return { ...rest, logprobs: this.#named(logprobs) }
+  }
+
+  #named(entries: readonly TokenLogprob[]): readonly TokenLogprob[] {
+    return this.#options.input.namesTokensById === true ? entries.map(namedById) : entries
   }
 }
 
@@ -345,53 +361,4 @@ function needsScores(input: GenerateInput): boolean {
 
 function scoreOf({ top }: SampledToken, logprob: number): TokenScore {
   return { logprob, top: top ?? [] }
-}
-
-const CHECKPOINT_INTERVAL_MS = 500
-
-/**
- * Sends the deltas of a job: at once when they are streamed, else joined per candidate every half
- * second, so that a lost worker costs half a second of work at most.
- */
-export class DeltaOutlet {
-  readonly #isStreamed: boolean
-  readonly #reply: JobReplies<'completion'>
-  readonly #clock: Clock
-  readonly #gathered = new Map<number, CandidateDelta>()
-  #lastSentAt: number
-
-  constructor(options: {
-    readonly isStreamed: boolean
-    readonly reply: JobReplies<'completion'>
-    readonly clock: Clock
-  }) {
-    this.#isStreamed = options.isStreamed
-    this.#reply = options.reply
-    this.#clock = options.clock
-    this.#lastSentAt = options.clock.monotonic()
-  }
-
-  add(delta: CandidateDelta): void {
-    this.#reply.noteTokens?.(delta.index, delta.tokenIds.length)
-    if (this.#isStreamed) {
-      this.#reply.delta([delta])
-      return
-    }
-    this.#gathered.set(delta.index, join(this.#gathered.get(delta.index), delta))
-    const now = this.#clock.monotonic()
-    if (now - this.#lastSentAt < CHECKPOINT_INTERVAL_MS) return
-    this.#lastSentAt = now
-    this.#reply.delta([...this.#gathered.values()])
-    this.#gathered.clear()
-  }
-}
-
-/** A checkpoint carries no log-probabilities: the result has them all. */
-function join(earlier: CandidateDelta | undefined, later: CandidateDelta): CandidateDelta {
-  return {
-    index: later.index,
-    text: (earlier?.text ?? '') + later.text,
-    tokenIds: [...(earlier?.tokenIds ?? []), ...later.tokenIds],
-    ...(later.finishReason !== undefined && { finishReason: later.finishReason }),
-  }
 }

@@ -37,6 +37,15 @@ export function presentPromptLogprobs(
   })
 }
 
+/** The same entry with the ids of its tokens in place of their texts. */
+export function namedById(entry: TokenLogprob): TokenLogprob {
+  const name = <Token extends { readonly tokenId: number }>(token: Token) => ({
+    ...token,
+    token: `token_id:${token.tokenId}`,
+  })
+  return { ...name(entry), top: entry.top.map(name) }
+}
+
 /** The same entry, cut to the characters of its token that are shown. */
 export function cutLogprob(entry: TokenLogprob, characters: number): TokenLogprob {
   const token = entry.token.slice(0, characters)

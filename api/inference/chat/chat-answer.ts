@@ -3,6 +3,7 @@ import {
   type AnswerHead,
   type PresentedUsage,
   presentUsage,
+  returnedIds,
 } from '#api/inference/completions/completion-answer.ts'
 import { DONE, obfuscation, type StreamPresenter, StreamUsage } from '#api/inference/generate.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
@@ -121,7 +122,7 @@ export function presentChat(
           logprobs:
             candidate.logprobs === undefined ? null : presentChatLogprobs(candidate.logprobs),
           finish_reason: finishReason(candidate.finishReason, calls.length, tools),
-          ...(promptTokenIds !== undefined && { token_ids: candidate.tokenIds }),
+          ...(promptTokenIds !== undefined && { token_ids: returnedIds(candidate) }),
         }
       }),
     ...(promptTokenIds !== undefined && { prompt_token_ids: promptTokenIds }),
@@ -335,7 +336,7 @@ class CandidateWriter {
 
   present(delta: CandidateDelta): string {
     for (const logprob of delta.logprobs ?? []) this.#logprobs.push(logprob)
-    this.#tokenIds?.push(...delta.tokenIds)
+    this.#tokenIds?.push(...returnedIds(delta))
     let chunks = ''
     for (const part of this.#partsOf(delta)) chunks += this.#chunk(this.#deltaOf(part))
     if (delta.finishReason !== undefined) chunks += this.#ending(delta.finishReason)

@@ -169,6 +169,7 @@ interface Chat
     | 'tokenRules'
     | 'cacheSalt'
     | 'returnsPromptTokens'
+    | 'namesTokensById'
     | 'logprobs'
     | 'responseFormat'
     | 'stream'

@@ -62,12 +62,13 @@ export function storedWhenStreamed(
       return {
         ...inner,
         deltas(deltas) {
-          for (const { index, text, tokenIds, logprobs, finishReason } of deltas) {
+          for (const { index, text, tokenIds, endTokenId, logprobs, finishReason } of deltas) {
             const before = candidates.get(index)
             candidates.set(index, {
               index,
               text: (before?.text ?? '') + text,
               tokenIds: [...(before?.tokenIds ?? []), ...tokenIds],
+              ...(endTokenId !== undefined && { endTokenId }),
               ...(logprobs !== undefined && {
                 logprobs: [...(before?.logprobs ?? []), ...logprobs],
               }),

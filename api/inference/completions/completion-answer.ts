@@ -66,12 +66,20 @@ export function presentCompletion(
             : logprobsWriter(input, candidate.index).present(candidate.logprobs),
         finish_reason: candidate.finishReason === 'length' ? 'length' : 'stop',
         ...(outcome.promptTokenIds !== undefined && {
-          token_ids: candidate.tokenIds,
+          token_ids: returnedIds(candidate),
           prompt_token_ids: outcome.promptTokenIds[Math.floor(candidate.index / input.n)],
         }),
       })),
     usage: presentUsage(outcome.usage),
   }
+}
+
+/** The tokens of an answer, or a piece of it, with the one that ended it. */
+export function returnedIds({
+  tokenIds,
+  endTokenId,
+}: Pick<Candidate, 'tokenIds' | 'endTokenId'>): readonly number[] {
+  return endTokenId === undefined ? tokenIds : [...tokenIds, endTokenId]
 }
 
 /** Presents token counts. */

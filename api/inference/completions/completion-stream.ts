@@ -3,7 +3,7 @@ import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import { type AnswerHead, logprobsWriter, presentUsage } from './completion-answer.ts'
+import { type AnswerHead, logprobsWriter, presentUsage, returnedIds } from './completion-answer.ts'
 import type { LogprobsWriter } from './completion-logprobs.ts'
 
 /** Writes the chunks of a streamed completion. */
@@ -42,12 +42,13 @@ export function completionPresenter(
   }
 
   /** The ids of the prompt come with the first chunk of each answer. */
-  function idsOf({ index, tokenIds }: CandidateDelta): string {
+  function idsOf(delta: CandidateDelta): string {
+    const { index } = delta
     if (input.returnsPromptTokens !== true) return ''
     const prompt = begun.has(index) ? undefined : prompts?.[Math.floor(index / input.n)]
     begun.add(index)
     const before = prompt === undefined ? '' : `"prompt_token_ids":${JSON.stringify(prompt)},`
-    return `${before}"token_ids":${JSON.stringify(tokenIds)},`
+    return `${before}"token_ids":${JSON.stringify(returnedIds(delta))},`
   }
 
   function logprobsOf(delta: CandidateDelta): string {

@@ -61,6 +61,38 @@ it('streams them, those of the prompt first', async () => {
   expect(choices[1]).not.toHaveProperty('prompt_token_ids')
 })
 
+it('returns the token that ended an answer behind those of its text', async () => {
+  surface.submitter.script = function* ({ input }): Generator<JobEvent<'completion'>> {
+    for (const event of withPromptIds(input as GenerateInput)) {
+      if (event.type === 'result' && event.result.task === 'generate') {
+        const candidates = event.result.candidates.map((one) => ({ ...one, endTokenId: 9 }))
+        yield { ...event, result: { ...event.result, candidates } }
+      } else if (event.type === 'delta') {
+        const deltas = event.deltas.map((one) =>
+          one.finishReason === undefined ? one : { ...one, endTokenId: 9 },
+        )
+        yield { ...event, deltas }
+      } else yield event
+    }
+  }
+  for (const ask of [chat, complete]) {
+    expect((await ask(ASKED)).json().choices[0].token_ids).toEqual([0, 1, 9])
+    const { chunks } = readStream((await ask({ ...ASKED, stream: true })).body)
+    const ids = chunks.flatMap(({ choices }) =>
+      choices.flatMap((one) => (one as { token_ids?: number[] }).token_ids ?? []),
+    )
+    expect(ids).toEqual([0, 1, 9])
+  }
+  surface.submitter.script = ({ input }) => withPromptIds(input as GenerateInput)
+})
+
+it('asks the worker for names of tokens by their ids on demand', async () => {
+  for (const ask of [chat, complete]) {
+    await ask({ return_tokens_as_token_ids: true, logprobs: ask === chat ? true : 1 })
+    expect(surface.submitter.input).toMatchObject({ namesTokensById: true })
+  }
+})
+
 it('echoes the last message of the assistant in a chat', async () => {
   const messages = [USER, { role: 'assistant', content: 'Well, ' }]
   const fields = { messages, echo: true, continue_final_message: true }

@@ -39,6 +39,30 @@ describe('the token that ends a text', () => {
     expect(deltas.at(-1)?.logprobs?.at(-1)?.tokenId).toBe(END_TOKEN)
   })
 
+  it.each([true, false])('is named with the token ids on demand (stream %s)', async (stream) => {
+    const asked = { stream, returnsPromptTokens: true }
+    const { deltas, result } = await runJob(asked, { engine: engine() })
+    const named = stream ? deltas.at(-1) : result.candidates[0]
+    expect(named).toMatchObject({ endTokenId: END_TOKEN, finishReason: 'stop' })
+    const cut = await runJob({ ...asked, maxTokens: 1 }, { engine: engine() })
+    expect(cut.deltas.at(-1) ?? cut.result.candidates[0]).not.toHaveProperty('endTokenId')
+    const { result: unasked } = await runJob({ stream }, { engine: engine() })
+    expect(unasked.candidates[0]).not.toHaveProperty('endTokenId')
+  })
+
+  it.each([true, false])('names tokens of scores by their ids (stream %s)', async (stream) => {
+    const asked = { stream, logprobs: 1, echo: true, namesTokensById: true }
+    const { deltas, result } = await runJob(asked, { engine: engine() })
+    const entries = stream
+      ? deltas.flatMap(({ logprobs }) => logprobs ?? [])
+      : (result.candidates[0]?.logprobs ?? [])
+    const ids = [...PROMPT, ...ANSWER, END_TOKEN]
+    expect(entries.map(({ token }) => token)).toEqual(ids.map((id) => `token_id:${id}`))
+    for (const { top } of entries) {
+      for (const { token, tokenId } of top) expect(token).toBe(`token_id:${tokenId}`)
+    }
+  })
+
   it('is absent from a text that ends in another way, and from chats', async () => {
     const chat = [{ form: 'chat' as const, messages: [{ role: 'user' as const, content: 'hi' }] }]
     for (const input of [{ maxTokens: 2 }, { stop: ['fox'] }, { prompts: chat }]) {
