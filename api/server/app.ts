@@ -11,7 +11,6 @@ import {
 import helmet, { type HelmetOptions } from 'helmet'
 
 import { type HealthServices, healthPlugin } from '#api/health/plugin.ts'
-import { limitBodyMemory } from '#api/http/body-memory.ts'
 import {
   readRefusedBodies,
   refuseConnection,
@@ -20,6 +19,7 @@ import {
   registerConnectionDraining,
 } from '#api/http/connections.ts'
 import { corsOptions } from '#api/http/cors.ts'
+import { limitBodyMemory } from '#api/http/large-bodies.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
 import {

@@ -4,6 +4,7 @@ import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import type { Administrator } from '#api/console/access.ts'
+import type { BodyRoom } from '#api/http/body-memory.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
@@ -21,6 +22,8 @@ export interface RequestContext {
   administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */
   durable?: DurableRequest
+  /** Set for a large body. */
+  bodyRoom?: BodyRoom
   /** Set when this is the stored request of a background job. */
   stored?: StoredRequest
   /** Called with the tokens that each job of the request used. */
