@@ -53,7 +53,8 @@ const REPLAY_MS_MAX = 10_000
 /**
  * Decides which sequences run next; touches no tensor.
  *
- * Waiting sequences are admitted in order of arrival while there are slots. Prompts and decoding
+ * Waiting sequences are admitted while there are slots, in order of arrival, those first whose job
+ * has the fewest running: the candidates of one job do not hold up another. Prompts and decoding
  * alternate: after each decode step a chunk of one prompt, prompts in rotation, so that neither a
  * long prompt nor many of them freeze a stream, and a short prompt overtakes a long one. Beside
  * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
@@ -109,17 +110,24 @@ export class Scheduler {
   }
 
   /**
-   * Where the first waiting sequence may start, or undefined while there is no room. One whose
+   * Where the next waiting sequence may start, or undefined while there is no room. One whose
    * prompt another is just computing waits for it, and lets those behind it pass.
    */
   canAdmit(): { sequence: Sequence; placement: Placement } | undefined {
     if (this.slots.numOwned === this.slots.count) return undefined
-    for (const sequence of this.#waiting) {
-      if (this.slots.isPrefixUnderway(sequence)) continue
-      const placement = this.slots.findPlacement(sequence)
-      return placement && { sequence, placement }
-    }
-    return undefined
+    const sequence = this.#nextWaiting()
+    const placement = sequence && this.slots.findPlacement(sequence)
+    return placement && { sequence, placement }
+  }
+
+  #nextWaiting(): Sequence | undefined {
+    const running = Map.groupBy(this.#running, ({ request }) => request.job)
+    const countOf = ({ request: { job } }: Sequence): number =>
+      job === undefined ? 0 : (running.get(job)?.length ?? 0)
+    // The sort is stable: of equals, the first to arrive.
+    return this.#waiting
+      .toSorted((one, other) => countOf(one) - countOf(other))
+      .find((sequence) => !this.slots.isPrefixUnderway(sequence))
   }
 
   /** Starts a sequence where `canAdmit` said, after the cache has made the prefix ready. */

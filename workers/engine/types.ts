@@ -61,6 +61,8 @@ export interface SequenceRequest {
   readonly endTokenIds: ReadonlySet<number>
   /** Prefixes are shared only between sequences of one scope. */
   readonly cacheScope: string
+  /** Shared by the sequences of one job; a sequence without it is a job of its own. */
+  readonly job?: object
   /** Of the same engine; the base model where it is absent. */
   readonly adapter?: FittedAdapter
   /**

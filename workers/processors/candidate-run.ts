@@ -51,6 +51,8 @@ export interface CandidateOptions {
 interface RunScope {
   readonly signal: AbortSignal
   readonly cacheScope: string
+  /** Identifies the job. */
+  readonly job: object
   readonly adapter?: FittedAdapter
 }
 
@@ -175,6 +177,7 @@ export class CandidateRun {
       },
       endTokenIds: this.#endTokenIds,
       cacheScope: options.cacheScope,
+      job: options.job,
       ...(options.adapter && { adapter: options.adapter }),
       onToken: (token) => this.#take(token),
       ...(options.wantsPromptLogits && {

@@ -136,7 +136,7 @@ async function processGenerate(
   await allOrNone(
     signal,
     runs.map((run) => (either) => {
-      return run.run({ signal: either, cacheScope, ...(adapter && { adapter }) })
+      return run.run({ signal: either, cacheScope, job: runs, ...(adapter && { adapter }) })
     }),
   )
   const usage: TokenUsage = {

@@ -21,6 +21,25 @@ describe('the scheduler', () => {
     expect(sequences[3]).toMatchObject({ state: 'running', slot: 1 })
   })
 
+  it('starts a job without running texts before further candidates of another', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    const job = {}
+    const candidates = [10, 20, 30, 40, 50].map((first) =>
+      add(scheduler, { length: 6, first }, { job }),
+    )
+    admitAll(scheduler)
+    const other = add(scheduler, { length: 6, first: 60 }, { job: {} })
+    end(scheduler, defined(candidates[0]))
+    admitAll(scheduler)
+    expect(other.state).toBe('running')
+    expect(candidates.map(({ state }) => state)).toEqual([
+      ...['done', 'running', 'running', 'waiting', 'waiting'],
+    ])
+    end(scheduler, other)
+    admitAll(scheduler)
+    expect(candidates[3]?.state).toBe('running')
+  })
+
   it('runs at most one chunk of a prompt between two decode steps', () => {
     const scheduler = new Scheduler(OPTIONS)
     const decoding = add(scheduler, { length: 3, first: 10 })
