@@ -1,5 +1,6 @@
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { type InputField, notStored } from './responses-input.ts'
 import { responseOfItem } from './responses-output.ts'
@@ -8,7 +9,8 @@ type Items = Exclude<InputField, string>
 
 /**
  * The input with the items that it refers to: those of stored responses of the organization. An
- * item that `earlier` has is there already. Throws for an id that is not stored.
+ * item that `earlier` has is there already. Throws for an id that is not stored, and for one that
+ * comes twice: a request of a few bytes would read as many copies of an answer.
  */
 export async function withReferences(
   { stored }: InferenceServices,
@@ -18,6 +20,12 @@ export async function withReferences(
   if (typeof input === 'string') return input
   const ids = input.flatMap((item) => (item.type === 'item_reference' ? [item.id] : []))
   if (ids.length === 0) return input
+  const seen = new Set<string>()
+  for (const [index, item] of input.entries()) {
+    if (item.type !== 'item_reference') continue
+    if (seen.has(item.id)) throw repeated(item.id, index)
+    seen.add(item.id)
+  }
   const present = new Set(earlier.map(({ id }) => id))
   const responses = ids.filter((id) => !present.has(id)).flatMap((id) => responseOfItem(id) ?? [])
   const outputs = (await stored?.answers.outputs(organizationId, [...new Set(responses)])) ?? []
@@ -29,4 +37,11 @@ export async function withReferences(
     if (referred === undefined) throw notStored(item.id, index)
     return [referred as unknown as Items[number]]
   })
+}
+
+function repeated(id: string, index: number): ServiceError {
+  return failure.invalidRequest(
+    `Duplicate item found with id ${id.slice(0, 100)}. Remove duplicate items from your input and try again.`,
+    { param: `input[${index}].id`, code: 'invalid_value' },
+  )
 }

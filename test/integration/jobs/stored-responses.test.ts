@@ -86,6 +86,13 @@ describe('a stored response', () => {
     expect(
       await client.responses.inputTokens.count({ ...continued, input: [reference, ...last] }),
     ).toEqual(await client.responses.inputTokens.count({ ...continued, input: last }))
+    await expect(
+      client.responses.create({ ...turns(reference), input: [reference, reference] }),
+    ).rejects.toMatchObject({
+      status: 400,
+      param: 'input[1].id',
+      message: expect.stringContaining(`Duplicate item found with id ${item.id}.`),
+    })
     await client.responses.delete(first.id)
     await expect(client.responses.create(turns(reference))).rejects.toMatchObject({
       status: 400,
