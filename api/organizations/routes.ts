@@ -33,8 +33,9 @@ export function organizationsPlugin(services: InvitationServices): FastifyPlugin
     })
 
     app.post('/organizations', { schema: schemas.CREATE, config: WRITE }, async (request) => {
-      const { userId } = callerOf(request)
+      const { userId, isAnonymous } = callerOf(request)
       if (userId === undefined) throw usersOnly()
+      if (isAnonymous === true) throw namedOnly()
       return presentOrganization(await organizations.create(request.body.name, userId), 'owner')
     })
 
@@ -138,6 +139,14 @@ function usersOnly(): Error {
   return failure.accessDenied('Organizations are made by users: send an access token, not a key.', {
     code: 'insufficient_permissions',
   })
+}
+
+// Each organization has quotas of its own.
+function namedOnly(): Error {
+  return failure.accessDenied(
+    'Anonymous users cannot create organizations. Add an email address, a phone number or a provider to the account first.',
+    { code: 'insufficient_permissions' },
+  )
 }
 
 function parseUserId(text: string): string {

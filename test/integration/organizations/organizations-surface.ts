@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
+import { eq } from 'drizzle-orm'
+
 import { openInvitations } from '#api/organizations/invitations.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
@@ -46,7 +48,9 @@ export async function openSurface(database: Database) {
   const surface = await openV1App(database, [organizationsPlugin(services)], {
     verifyAccessToken: async (token) => {
       const userId = token.split('.')[1] as string
-      return { userId, organizations: await membershipsOf(database.db, tables, userId) }
+      const organizations = await membershipsOf(database.db, tables, userId)
+      const [user] = await database.db.select().from(users).where(eq(users.id, userId))
+      return { userId, organizations, isAnonymous: user?.isAnonymous === true }
     },
   })
   closers.push(() => surface.app.close())

@@ -36,6 +36,17 @@ describe('organizations', () => {
     })
   })
 
+  it('are not made by anonymous users', async ({ database }) => {
+    const { as, newUser } = await openSurface(database)
+    const user = await newUser()
+    await database.pool.query('update users set is_anonymous = true where id = $1', [user])
+    expect(await as(user, 'POST', '', { name: 'Mill' })).toMatchObject({
+      status: 403,
+      body: { error: { code: 'insufficient_permissions' } },
+    })
+    expect((await as(user, 'GET', '')).body.data).toHaveLength(1)
+  })
+
   it('take their keys with them', async ({ database }) => {
     const { as, newUser, newOrganization, newKey } = await openSurface(database)
     const owner = await newUser()
