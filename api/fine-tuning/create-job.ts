@@ -160,9 +160,10 @@ export async function createTuningJob(
       metadata: wanted.metadata,
       hyperparameters: wanted.hyperparameters,
     },
-    limits.jobsMax,
+    { openMax: limits.jobsMax, tunedMax: limits.modelsMax },
   )
-  if (job === undefined) throw tooManyJobs(limits.jobsMax)
+  if (job === 'openMax') throw tooManyJobs(limits.jobsMax)
+  if (job === 'tunedMax') throw tooManyModels(limits.modelsMax)
   try {
     await startRun(request, services, job)
   } catch (error) {
@@ -255,6 +256,13 @@ function tooManyJobs(jobsMax: number): ServiceError {
   return failure.rateLimited(
     `Your organization has ${jobsMax} unfinished fine-tuning jobs, the most that are allowed. Wait for one to end, or cancel one.`,
     { code: 'fine_tuning_job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
+  )
+}
+
+function tooManyModels(modelsMax: number): ServiceError {
+  return failure.invalidRequest(
+    `Your organization has tuned models of ${modelsMax} fine-tuning jobs, or will have with those that are unfinished, the most that are allowed. Delete a model.`,
+    { code: 'fine_tuned_model_limit_exceeded', shouldRetry: false },
   )
 }
 

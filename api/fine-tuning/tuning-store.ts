@@ -1,4 +1,4 @@
-import { and, asc, count, desc, eq, gt, inArray, isNotNull, isNull, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, gt, inArray, isNotNull, isNull, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, hasFields, isBeyondRowWhere } from '#shared/db/expressions.ts'
@@ -12,6 +12,7 @@ import type {
 } from '#shared/db/schema/fine-tuning.ts'
 import { randomId } from '#shared/ids.ts'
 
+import { findReachedLimit, type TuningLimits } from './tuning-limits.ts'
 import { ENDED_STATES, type NewTuningEvent, OPEN_STATES, type Transition } from './tuning-states.ts'
 
 /** A new job. */
@@ -61,24 +62,14 @@ export class TuningStore {
     this.#announce = announce
   }
 
-  /**
-   * Undefined when the organization has `openMax` unfinished jobs already. The organization is
-   * held meanwhile, so that its jobs are counted by one request at a time.
-   */
-  create(job: NewTuningJob, openMax: number): Promise<TuningJobRow | undefined> {
-    const { jobs, organizations } = this.#tables
+  /** Answers the limit that the organization has reached in place of a job. */
+  create(job: NewTuningJob, limits: TuningLimits): Promise<TuningJobRow | keyof TuningLimits> {
+    const { jobs } = this.#tables
     return this.#db.transaction(async (tx) => {
-      await tx
-        .select({ id: organizations.id })
-        .from(organizations)
-        .where(eq(organizations.id, job.organizationId))
-        .for('no key update')
-      const [open] = await tx
-        .select({ total: count() })
-        .from(jobs)
-        .where(and(eq(jobs.organizationId, job.organizationId), inArray(jobs.status, OPEN_STATES)))
-      if ((open?.total ?? 0) >= openMax) return undefined
-      const rows = await tx
+      const { organizationId } = job
+      const reached = await findReachedLimit(tx, this.#tables, { ...limits, organizationId })
+      if (reached !== undefined) return reached
+      const [row] = await tx
         .insert(jobs)
         .values({ ...job, status: 'validating_files' })
         .returning()
@@ -86,7 +77,7 @@ export class TuningStore {
         { name: 'created', message: `Created fine-tuning job: ${job.id}` },
         { name: 'validating', message: 'Validating training file: every line is checked.' },
       ])
-      return rows[0]
+      return row as TuningJobRow
     })
   }
 

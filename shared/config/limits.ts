@@ -147,6 +147,8 @@ export function readContentConfig(env: EnvReader): ContentConfig {
 export interface TuningConfig {
   /** Unfinished jobs per organization. */
   readonly jobsMax: number
+  /** Jobs per organization whose models are stored, counting unfinished ones. */
+  readonly modelsMax: number
   /** Examples of one file. */
   readonly examplesMax: number
   readonly epochsMax: number
@@ -164,6 +166,11 @@ export function readTuningConfig(env: EnvReader): TuningConfig {
     jobsMax: env.int('MILLRACE_FINE_TUNING_JOBS_MAX', {
       about: 'unfinished fine-tuning jobs per organization',
       fallback: 3,
+      min: 1,
+    }),
+    modelsMax: env.int('MILLRACE_FINE_TUNED_MODELS_MAX', {
+      about: 'tuned models per organization, besides their checkpoints',
+      fallback: 100,
       min: 1,
     }),
     examplesMax: env.int('MILLRACE_FINE_TUNING_EXAMPLES_MAX', {

@@ -317,8 +317,8 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
   const tuning = new TuningStore({ db: database.db, tables, announce: async () => {} })
   const store = openDirectoryStore(join(folder, 'objects'))
   const hyperparameters = { nEpochs: 1, batchSize: 1, learningRateMultiplier: 1 }
-  const add = async (id: string, organizationId: string) => {
-    const job = await tuning.create(
+  const create = (id: string, organizationId: string, tunedMax = 10) =>
+    tuning.create(
       {
         id,
         organizationId,
@@ -335,11 +335,14 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
         metadata: null,
         hyperparameters,
       },
-      10,
+      { openMax: 10, tunedMax },
     )
+  const add = async (id: string, organizationId: string) => {
+    const job = await create(id, organizationId)
+    if (typeof job === 'string') throw new Error(job)
     await store.put(`fine-tuning/${id}/examples.jsonl`, Buffer.from('{}'))
     await store.put(`fine-tuning/${id}/adapter/adapter_config.json`, Buffer.from('{}'))
-    return job as NonNullable<typeof job>
+    return job
   }
   const keys = async () => {
     const found: string[] = []
@@ -367,4 +370,8 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
   ])
   expect((await tuning.list('org-gone', { limit: 9 })).rows).toEqual([])
   expect(await keys()).toEqual([`${prefix}/adapter_config.json`])
+  // The tuned model counts until it is deleted.
+  expect(await create('ftjob-swept-more', 'org-swept', 1)).toBe('tunedMax')
+  await query("delete from tuned_models where organization_id = 'org-swept'")
+  expect(await create('ftjob-swept-more', 'org-swept', 1)).toMatchObject({ id: 'ftjob-swept-more' })
 })

@@ -33,7 +33,7 @@ describe('a paused fine-tuning job', () => {
     const organization = { id: 'org-one', name: 'one' }
     await db.insert(organizationTables('').organizations).values(organization)
     const tuning = new TuningStore({ db, tables: tuningTables(''), announce: async () => {} })
-    await tuning.create(JOB, 1)
+    await tuning.create(JOB, { openMax: 1, tunedMax: 1 })
     const event = { name: 'paused:1', message: 'paused' }
     const job = await tuning.move(JOB.id, { from: ['validating_files'], to: 'paused', event })
     const services = {
