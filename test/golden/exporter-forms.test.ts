@@ -92,6 +92,32 @@ describe('a file of optimum in half precision', () => {
   })
 })
 
+describe('a file of torch.onnx.export', () => {
+  it('with other names of caches and logits is rewritten, also where a cache says the number of rows', async () => {
+    const names = new Map([['logits', 'linear_14']])
+    for (const layer of [0, 1]) {
+      for (const kind of ['key', 'value']) {
+        names.set(`past_key_values.${layer}.${kind}`, `past_key_values_${kind}_cache_${layer}`)
+        names.set(`present.${layer}.${kind}`, `cat_${kind.length}_${layer}`)
+      }
+    }
+    const folder = await changed('llama', 'model', (model) => {
+      return withRowsOfCache(
+        renamed(model, (name) => names.get(name) ?? name),
+        'past_key_values_value_cache_1',
+      )
+    })
+    await check(folder, golden('llama'), 'rewritten')
+  })
+})
+
+describe('a file that the optimizer of ONNX Runtime has changed', () => {
+  it('is rewritten where its scale follows from the query before its transposition', async () => {
+    const folder = await changed('gpt2', 'model', withMeasuredScale)
+    await check(folder, golden('gpt2'), 'rewritten')
+  })
+})
+
 describe('a snapshot of another tool, whose files are links', () => {
   it.each([
     ['llama', 'rewritten'],
@@ -195,6 +221,50 @@ function withSingleAttention(model: Model): Model {
   })
   const one = makeConstant('one', 'float32', [], Float32Array.of(1))
   return { ...model, graph: { ...graph, constants: [...graph.constants, one] } }
+}
+
+/** The numbers of rows in shapes, taken from a cache. */
+function withRowsOfCache(model: Model, cache: string): Model {
+  const producers = new Map(model.graph.nodes.map((node) => [node.outputs[0], node]))
+  const shapes = new Set(
+    model.graph.nodes.flatMap(({ operator, inputs }) =>
+      operator === 'Reshape' ? [producers.get(inputs[1])] : [],
+    ),
+  )
+  const { graph } = withNodes(model, (node) => {
+    const [first, ...rest] = node.inputs
+    const isRows = producers.get(first)?.operator === 'Unsqueeze'
+    return shapes.has(node) && node.operator === 'Concat' && isRows
+      ? [{ ...node, inputs: ['rows', ...rest] }]
+      : [node]
+  })
+  const attributes = { start: int(0), end: int(1) }
+  const rows = makeNode('Shape', [cache], 'rows', { attributes })
+  return { ...model, graph: { ...graph, nodes: [rows, ...graph.nodes] } }
+}
+
+/** Scores multiplied by 1 ÷ √size, where size is that of the last axis of the query. */
+function withMeasuredScale(model: Model): Model {
+  const producers = new Map(model.graph.nodes.map((node) => [node.outputs[0], node]))
+  const to = { to: int(FLOAT32) }
+  const { graph } = withNodes(model, (node) => {
+    const [scores, scale] = node.inputs
+    const product = producers.get(scores)
+    const query = producers.get(product?.inputs[0])
+    const isScaled = node.operator === 'Mul' || node.operator === 'Div'
+    if (!isScaled || product?.operator !== 'MatMul' || query?.operator !== 'Transpose')
+      return [node]
+    const name = `${defined(scale)}/${defined(query.outputs[0])}`
+    return [
+      makeNode('Shape', [defined(query.inputs[0])], `${name}/shape`),
+      makeNode('Gather', [`${name}/shape`, 'last'], `${name}/size`),
+      makeNode('Cast', [`${name}/size`], `${name}/float`, { attributes: to }),
+      makeNode('Sqrt', [`${name}/float`], `${name}/root`),
+      makeNode('Div', [defined(scores), `${name}/root`], node.outputs),
+    ]
+  })
+  const last = makeConstant('last', 'int64', [], BigInt64Array.of(3n))
+  return { ...model, graph: { ...graph, constants: [...graph.constants, last] } }
 }
 
 function golden(name: string): Golden {

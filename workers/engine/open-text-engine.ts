@@ -47,6 +47,7 @@ import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import { TokenEmbedder } from './token-embedder.ts'
 import type { TextEngine } from './types.ts'
+import { withUsualNames } from './usual-names.ts'
 
 /** Options of a text engine. */
 export interface TextEngineOptions {
@@ -165,7 +166,8 @@ async function readDecoderFile(
   const read = await readModelFile(realFile)
   const resolved = await resolveWeights(read, { file, realFile })
   const isFixed = asExported || resolved === undefined
-  const sized = resolved === undefined ? read : withWholeCaches(withHeadDim(resolved, headDim))
+  const sized =
+    resolved === undefined ? read : withWholeCaches(withHeadDim(withUsualNames(resolved), headDim))
   const original = isFixed ? sized : (narrowCaches(sized) ?? sized)
   return { realFile, read, original, isFixed }
 }

@@ -82,3 +82,46 @@ export function sorted(nodes: readonly GraphNode[]): GraphNode[] {
   }
   return order
 }
+
+/**
+ * A graph with other names of tensors, also of its inputs and outputs. Undefined when the branches
+ * of a node read one of them, because names in branches are not changed.
+ */
+export function renameTensors(graph: Graph, names: ReadonlyMap<string, string>): Graph | undefined {
+  if (graph.nodes.some((node) => outerNames(node).some((name) => names.has(name)))) return undefined
+  const rename = (name: string): string => names.get(name) ?? name
+  const renamed = <Named extends { readonly name: string }>(values: readonly Named[]): Named[] =>
+    values.map((value) => ({ ...value, name: rename(value.name) }))
+  return {
+    ...graph,
+    nodes: graph.nodes.map((node) => ({
+      ...node,
+      inputs: node.inputs.map(rename),
+      outputs: node.outputs.map(rename),
+    })),
+    constants: renamed(graph.constants),
+    inputs: renamed(graph.inputs),
+    outputs: renamed(graph.outputs),
+  }
+}
+
+/**
+ * The tensor of which one is the transposition between [batch, heads, length, size] and [batch,
+ * length, heads, size].
+ */
+export function sourceOfTranspose(view: GraphView, tensor: string): string | undefined {
+  const node = view.producer(view.source(tensor))
+  return node && isHeadTranspose(node) ? node.inputs[0] : undefined
+}
+
+/** The same in the other direction, where a tensor is used by that alone. */
+export function transposeOf(view: GraphView, tensor: string): string | undefined {
+  const users = view.consumers(tensor)
+  const [node] = users
+  return users.length === 1 && node && isHeadTranspose(node) ? node.outputs[0] : undefined
+}
+
+function isHeadTranspose({ operator, attributes }: GraphNode): boolean {
+  const { perm } = attributes
+  return operator === 'Transpose' && perm?.kind === 'ints' && perm.value.join() === '0,2,1,3'
+}

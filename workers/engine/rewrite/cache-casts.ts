@@ -1,4 +1,5 @@
-import { GraphView, outerNames } from '#workers/graph/graph-view.ts'
+import { renameTensors } from '#workers/graph/extract.ts'
+import { GraphView } from '#workers/graph/graph-view.ts'
 import type { GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
 
 import { isCacheInput, presentOf } from '../past-inputs.ts'
@@ -36,27 +37,15 @@ export function narrowCaches(model: Model): Model | undefined {
       [narrowPresent, present] as const,
     ]),
   )
-  // Names that the branches of a node read are not changed here.
-  if (graph.nodes.some((node) => outerNames(node).some((name) => renamed.has(name)))) {
-    return undefined
-  }
   const removed = new Set(found.flatMap(({ narrowPast, present }) => [narrowPast, present]))
-  const rename = (name: string): string => renamed.get(name) ?? name
-  const nodes = graph.nodes
-    .filter(({ outputs }) => !outputs.some((name) => removed.has(name)))
-    .map((node) => ({
-      ...node,
-      inputs: node.inputs.map(rename),
-      outputs: node.outputs.map(rename),
-    }))
+  const nodes = graph.nodes.filter(({ outputs }) => !outputs.some((name) => removed.has(name)))
+  const narrowed = renameTensors({ ...graph, nodes }, renamed)
+  if (narrowed === undefined) return undefined
   const names = new Set(found.flatMap(({ past, present }) => [past, present]))
   const narrow = (value: GraphValue): GraphValue =>
     names.has(value.name) ? { ...value, onnxType: FLOAT16 } : value
-  const { inputs, outputs } = graph
-  return {
-    ...model,
-    graph: { ...graph, nodes, inputs: inputs.map(narrow), outputs: outputs.map(narrow) },
-  }
+  const [inputs, outputs] = [graph.inputs.map(narrow), graph.outputs.map(narrow)]
+  return { ...model, graph: { ...narrowed, inputs, outputs } }
 }
 
 function findCasts(view: GraphView, past: string): CastCache | undefined {

@@ -1,4 +1,4 @@
-import { ancestryOf } from '#workers/graph/extract.ts'
+import { ancestryOf, sourceOfTranspose } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type GraphNode, type GraphValue, type Model, makeValue } from '#workers/graph/model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
@@ -64,18 +64,51 @@ export async function openProbe(
 ): Promise<Probe | undefined> {
   const { wanted, boundary } = part
   const view = new GraphView(model.graph)
-  const { nodes, constants, inputs } = ancestryOf(view, wanted, new Set(Object.keys(boundary)))
+  // Some graphs take the size of a head from a tensor before its transposition.
+  const sources = new Map<string, string>()
+  for (const name of Object.keys(boundary)) {
+    const source = sourceOfTranspose(view, name)
+    if (source !== undefined && !(source in boundary)) sources.set(source, name)
+  }
+  const ends = new Set([...Object.keys(boundary), ...sources.keys()])
+  const { nodes, constants, inputs } = ancestryOf(view, wanted, ends)
   if (nodes.length > NODES_MAX || nodes.some((node) => isOfWeights(node, view))) return undefined
   const declared = new Map(model.graph.inputs.map((value) => [value.name, value]))
   const values = inputs.map((name): GraphValue | undefined => {
-    const type = boundary[name]
+    const type = boundary[sources.get(name) ?? name]
     return type === undefined ? declared.get(name) : makeValue(name, type, FOUR_AXES)
   })
   const known = values.filter((value) => value !== undefined)
   if (known.length < values.length) return undefined
   const outputs = wanted.map((name) => ({ name, onnxType: undefined, dims: undefined, rest: [] }))
   const graph = { name: 'probe', nodes, constants, inputs: known, outputs, rest: [] }
-  return await openModel(context, { ...model, graph, rest: [] })
+  const probe = await openModel(context, { ...model, graph, rest: [] })
+  return { ...probe, run: (feeds) => probe.run({ ...feeds, ...transposedFeeds(feeds, sources) }) }
+}
+
+function transposedFeeds(
+  feeds: Readonly<Record<string, ProbeTensor>>,
+  sources: ReadonlyMap<string, string>,
+): Record<string, ProbeTensor> {
+  const found: Record<string, ProbeTensor> = {}
+  for (const [source, name] of sources) {
+    const feed = feeds[name]
+    if (feed !== undefined) found[source] = transposed(feed)
+  }
+  return found
+}
+
+/** [batch, heads, length, size] as [batch, length, heads, size], of one row. */
+function transposed({ type, dims, values }: ProbeTensor): ProbeTensor {
+  const [rows = 1, heads = 1, length = 1, size = 1] = dims
+  const shape = [rows, length, heads, size]
+  if (typeof values === 'number') return { type, dims: shape, values }
+  const moved = new Float32Array(values.length)
+  for (let index = 0; index < values.length; index += 1) {
+    const [head, at] = [Math.floor(index / (length * size)), Math.floor(index / size) % length]
+    moved[(at * heads + head) * size + (index % size)] = values[index] as number
+  }
+  return { type, dims: shape, values: moved }
 }
 
 /** Opens a whole model to run it on chosen values. */

@@ -1,4 +1,4 @@
-import { sorted, withoutUnused } from '#workers/graph/extract.ts'
+import { sorted, sourceOfTranspose, transposeOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import type { Constant, Graph, GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
 import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
@@ -201,40 +201,38 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
   return withoutUnused(new GraphView(whole))
 }
 
-/**
- * The tensor of which one is the transposition between [batch, heads, length, size] and [batch,
- * length, heads, size].
- */
-function sourceOfTranspose(view: GraphView, tensor: string): string | undefined {
-  const node = view.producer(view.source(tensor))
-  return node && isHeadTranspose(node) ? node.inputs[0] : undefined
-}
-
-/** The same in the other direction, where a tensor is used by that alone. */
-function transposeOf(view: GraphView, tensor: string): string | undefined {
-  const users = view.consumers(tensor)
-  const [node] = users
-  return users.length === 1 && node && isHeadTranspose(node) ? node.outputs[0] : undefined
-}
-
-function isHeadTranspose({ operator, attributes }: GraphNode): boolean {
-  const { perm } = attributes
-  return operator === 'Transpose' && perm?.kind === 'ints' && perm.value.join() === '0,2,1,3'
-}
-
 /** Past and present are one buffer, so that they have one length. */
 function likeItsPast(value: GraphValue): GraphValue {
   if (value.dims === undefined) return value
   return { ...value, dims: value.dims.map((dim, axis) => (axis === 2 ? 'cache_length' : dim)) }
 }
 
-/** Whether nothing but the attentions reads the caches and lengths of rows. */
-function isInPlace({ nodes }: Graph): boolean {
-  return nodes.every(({ operator, name, inputs }) => {
+/** Whether nothing but the attentions reads the contents of caches, their length and the mask. */
+function isInPlace(graph: Graph): boolean {
+  const view = new GraphView(graph)
+  return graph.nodes.every((node) => {
+    const { operator, name, inputs } = node
     if (operator === 'GroupQueryAttention' || name.startsWith('rewrite/')) return true
-    return !inputs.some((input) => isCacheInput(input) || input === 'attention_mask')
+    if (inputs.includes('attention_mask')) return false
+    return !inputs.some(isCacheInput) || readsOtherSizes(view, node)
   })
 }
+
+/** Whether a node takes the number of rows, of heads or the size of a head from a cache. */
+function readsOtherSizes(view: GraphView, { operator, outputs, attributes }: GraphNode): boolean {
+  if (operator !== 'Shape') return false
+  const { start, end } = attributes
+  const first = start?.kind === 'int' ? Number(start.value) : 0
+  const after = end?.kind === 'int' ? Number(end.value) : CACHE_AXES
+  if (after <= LENGTH_AXIS || first > LENGTH_AXIS) return first >= 0 && after >= 0
+  return view.consumers(outputs[0] as string).every((node) => {
+    const axes = node.operator === 'Gather' ? view.numbers(node.inputs[1] as string) : undefined
+    return axes?.every((axis) => axis >= 0 && axis !== LENGTH_AXIS - first) === true
+  })
+}
+
+const CACHE_AXES = 4
+const LENGTH_AXIS = 2
 
 function withMicrosoft(model: Model): Model {
   const others = model.opsets.filter(({ domain }) => domain !== 'com.microsoft')

@@ -1,0 +1,98 @@
+import { renameTensors } from '#workers/graph/extract.ts'
+import { GraphView } from '#workers/graph/graph-view.ts'
+import type { GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
+import { findElementType } from '#workers/tensor/element-type.ts'
+
+import { isCacheInput, isStateInput } from './past-inputs.ts'
+
+/** Operators with a cache as inputs and outputs: keys, then values. */
+const ATTENTION = new Map([
+  ['GroupQueryAttention', { pasts: [3, 4], presents: [1, 2] }],
+  ['MultiHeadAttention', { pasts: [6, 7], presents: [1, 2] }],
+  ['Attention', { pasts: [4, 5], presents: [1, 2] }],
+])
+const VALUE = /value|(^|[^a-z])v([^a-z]|$)/i
+
+interface Cache {
+  readonly past: string
+  readonly present: string
+  readonly isValue: boolean
+}
+
+/**
+ * A decoder whose caches and logits have names of other exporters, such as `key_cache_0` and
+ * `cat_7` of PyTorch's, with the usual ones. They are found by what the graph does with them: an
+ * input of four axes that something is appended to, and the output that this gives. The same model
+ * where its caches have usual names or none is found.
+ */
+export function withUsualNames(model: Model): Model {
+  const { graph } = model
+  if (graph.inputs.some(({ name }) => isCacheInput(name) || isStateInput(name))) return model
+  const view = new GraphView(graph)
+  const caches = graph.inputs.flatMap((input) => findCache(view, input) ?? [])
+  const [keys, values] = [caches.filter(({ isValue }) => !isValue), caches.filter(isOfValues)]
+  if (keys.length === 0 || keys.length !== values.length) return model
+  const names = new Map<string, string>()
+  for (const [kind, found] of [['key', keys] as const, ['value', values] as const]) {
+    for (const [layer, { past, present }] of found.entries()) {
+      names.set(past, `past_key_values.${layer}.${kind}`)
+      names.set(present, `present.${layer}.${kind}`)
+    }
+  }
+  const others = graph.outputs.filter(({ name }) => !names.has(name))
+  const logits = others.filter(({ dims }) => dims?.length === 3)
+  const [found] = logits
+  if (found !== undefined && logits.length === 1) names.set(found.name, 'logits')
+  const renamed = renameTensors(graph, names)
+  if (renamed === undefined) return model
+  const { inputs, outputs } = renamed
+  const whole = { ...renamed, inputs: inputs.map(withSizes), outputs: outputs.map(withSizes) }
+  return { ...model, graph: whole }
+}
+
+/** `past_key_values_value_cache_0`, `v_cache_0`; that both are keys and values says nothing. */
+function isNamedValue(name: string): boolean {
+  return VALUE.test(name.replace(/key_values?/i, ''))
+}
+
+function isOfValues({ isValue }: Cache): boolean {
+  return isValue
+}
+
+function findCache(view: GraphView, { name, dims, onnxType = 0 }: GraphValue): Cache | undefined {
+  const type = findElementType(onnxType)
+  if (dims?.length !== 4 || (type !== 'float32' && type !== 'float16')) return undefined
+  for (const node of view.consumers(name)) {
+    const written = presentOfNode(node, name)
+    if (written === undefined) continue
+    const output = view.graph.outputs.find((other) => view.source(other.name) === written.tensor)
+    if (output === undefined) continue
+    return { past: name, present: output.name, isValue: written.isValue ?? isNamedValue(name) }
+  }
+  return undefined
+}
+
+/** The tensor in which a node appends to a cache. */
+function presentOfNode(
+  { operator, inputs, outputs, attributes: { axis } }: GraphNode,
+  past: string,
+): { readonly tensor: string | undefined; readonly isValue?: boolean } | undefined {
+  if (operator === 'Concat') {
+    const isAlongLength = axis?.kind === 'int' && (axis.value === 2n || axis.value === -2n)
+    return isAlongLength && inputs[0] === past ? { tensor: outputs[0] } : undefined
+  }
+  const places = ATTENTION.get(operator)
+  if (places === undefined) return undefined
+  const at = places.pasts.findIndex((place) => inputs[place] === past)
+  return at < 0 ? undefined : { tensor: outputs[places.presents[at] ?? 0], isValue: at === 1 }
+}
+
+/** Sizes that an exporter wrote as symbols, as that of transformers does. */
+function withSizes(value: GraphValue): GraphValue {
+  const { dims } = value
+  if (dims === undefined) return value
+  return {
+    ...value,
+    dims: dims.map((dim) => (typeof dim === 'string' && /^\d+$/.test(dim) ? Number(dim) : dim)),
+  }
+}
