@@ -50,6 +50,15 @@ export function chooseFiles<File extends ListedFile>(
     return files.filter(({ path }) => model.files?.includes(path))
   }
   if (model.layout === 'checkpoint') return chooseCheckpoint(files)
+  const variant = variantFolder(files, model.options)
+  if (variant !== '.') {
+    const inside = files.flatMap((file) => {
+      return isBelow(file.path, variant)
+        ? [{ ...file, path: file.path.slice(variant.length + 1), file }]
+        : []
+    })
+    return chooseFiles(inside, model).map(({ file }) => file)
+  }
   const layout = paths.includes('model_index.json') ? 'pipeline' : 'single'
   const graphs = chooseGraphs(
     paths.filter((path) => path.endsWith('.onnx')),
@@ -67,6 +76,42 @@ export function chooseFiles<File extends ListedFile>(
       graphs.some((graph) => isExternalData(path, graph)) ||
       isConfiguration(path, bytes),
   )
+}
+
+/** Words in the names of folders, best first. */
+const VARIANT_WORDS = {
+  cpu: ['cpu', 'mobile', 'int4', 'acc-level-4'],
+  cuda: ['cuda', 'gpu', 'fp16', 'int4'],
+} as const
+const VARIANT_CONFIGS = ['genai_config.json', 'config.json']
+
+/**
+ * The folder of a source that is its model where it has several, each with a configuration, as
+ * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one whose name fits
+ * the execution provider best. `.` for all other sources.
+ */
+export function variantFolder(
+  files: readonly ListedFile[],
+  { onnxFile, executionProvider = 'cpu' }: WantedSource['options'],
+): string {
+  const paths = new Set(files.map(({ path }) => path))
+  const graphs = [...paths].filter((path) => path.endsWith('.onnx'))
+  const isUsual = graphs.some((path) => ['.', 'onnx'].includes(dirname(path)))
+  if (isUsual || paths.has('model_index.json')) return '.'
+  const found = new Set(graphs.map((path) => dirname(path)))
+  const variants = [...found].filter((folder) => {
+    const names = onnxFile === undefined ? [] : [onnxFile, `${onnxFile}.onnx`]
+    const hasGraph = names.length === 0 || names.some((name) => paths.has(join(folder, name)))
+    return hasGraph && VARIANT_CONFIGS.some((name) => paths.has(join(folder, name)))
+  })
+  const words = VARIANT_WORDS[executionProvider]
+  const rank = (folder: string): number =>
+    words.reduce((sum, word, at) => sum + (folder.includes(word) ? 2 ** -at : 0), 0)
+  return variants.toSorted((a, b) => rank(b) - rank(a) || (a < b ? -1 : 1))[0] ?? '.'
+}
+
+function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(`${folder}/`)
 }
 
 const WHOLE_CHECKPOINT = 'model.safetensors'

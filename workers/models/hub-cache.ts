@@ -5,7 +5,7 @@ import { failure, ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { readFileWithin } from '#shared/read-file.ts'
 
-import { chooseFiles, type ListedFile, type WantedSource } from './choose-files.ts'
+import { chooseFiles, type ListedFile, variantFolder, type WantedSource } from './choose-files.ts'
 import { checksumOf, download } from './download.ts'
 import { withFileLock } from './file-lock.ts'
 import {
@@ -124,7 +124,7 @@ async function pull(
   // Written last: a revision that is known offline is there as a whole.
   await writeWhole(join(folder, 'refs', source.revision), source.commit)
   await sweep(folder, listed)
-  return snapshot
+  return join(snapshot, variantFolder(files, model.options))
 }
 
 /**
@@ -179,14 +179,13 @@ async function findOffline(
   const listing = await readListing(listingPath(folder, commit))
   const listed: readonly ListedFile[] = listing ?? present
   const sizes = new Map(present.map(({ path, bytes }) => [path, bytes]))
-  const missing = chooseOf(source, listed, model).filter(
-    ({ path, bytes }) => sizes.get(path) !== bytes,
-  )
+  const chosen = chooseOf(source, listed, model)
+  const missing = chosen.filter(({ path, bytes }) => sizes.get(path) !== bytes)
   if (missing.length === 0) {
     const sums =
       isThorough === true && listing !== undefined ? chooseOf(source, listing, model) : []
     for (const file of sums) await verify(model, file, join(snapshot, file.path))
-    return snapshot
+    return join(snapshot, variantFolder(chosen, model.options))
   }
   throw failure.notFound(
     `${reason}the cache holds ${source.repository} only in part (${missing[0]?.path} is missing): ${remedy}`,

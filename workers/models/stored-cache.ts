@@ -7,7 +7,7 @@ import { failure, ServiceError } from '#shared/errors.ts'
 import { readFileWithin } from '#shared/read-file.ts'
 import type { ObjectInfo, ObjectStore } from '#shared/storage/object-store.ts'
 
-import { chooseFiles, type ListedFile, type WantedSource } from './choose-files.ts'
+import { chooseFiles, type ListedFile, variantFolder, type WantedSource } from './choose-files.ts'
 import { withFileLock } from './file-lock.ts'
 import type { PullOptions } from './hub-cache.ts'
 import { isPlainPath } from './manifest.ts'
@@ -52,7 +52,7 @@ export async function ensureStoredModel(
           `the cache does not hold ${model.source}: \`millrace models pull ${model.id}\` fetches it`,
         )
       }
-      return folder
+      return join(folder, variantFolder(await readListing(place.listing), model.options))
     },
     options.signal,
   )

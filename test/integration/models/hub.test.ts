@@ -69,6 +69,25 @@ describe('a model of the hub', () => {
     ])
   })
 
+  it('is the folder of its best variant where the repository has several', async ({ folder }) => {
+    for (const path of Object.keys(FILES)) if (path.startsWith('onnx/')) hub.files.delete(path)
+    for (const variant of ['cpu_and_mobile/cpu-int4', 'cuda/cuda-fp16']) {
+      for (const name of ['genai_config.json', 'tokenizer.json', 'model.onnx', 'model.onnx.data'])
+        hub.files.set(`${variant}/${name}`, Buffer.from(`${variant} ${name}`))
+    }
+    const found = await ensureModel(MODEL, optionsFor(folder))
+    expect(found.endsWith(join('snapshots', COMMIT, 'cpu_and_mobile/cpu-int4'))).toBe(true)
+    expect((await readdir(found)).toSorted()).toEqual([
+      'genai_config.json',
+      'model.onnx',
+      'model.onnx.data',
+      'tokenizer.json',
+    ])
+    expect(existsSync(join(found, '../../cuda'))).toBe(false)
+    const isAway = { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true }
+    expect(await ensureModel(MODEL, optionsFor(folder, { hub: isAway }))).toBe(found)
+  })
+
   it('is fetched on from where the connection broke', async ({ folder }) => {
     hub.breaks.set(WEIGHTS_PATH, [50_000, 60_000])
     const found = await ensureModel(MODEL, optionsFor(folder))

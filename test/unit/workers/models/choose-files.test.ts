@@ -174,6 +174,34 @@ describe('of a source', () => {
     expect(chosen.map(({ path }) => path)).toEqual(['onnx/model.onnx'])
   })
 
+  it.each<[ModelOptions, string]>([
+    [{}, 'cpu_and_mobile/cpu-int4-rtn-block-32-acc-level-4'],
+    [{ executionProvider: 'cuda' }, 'cuda/cuda-fp16'],
+    [{ onnxFile: 'phi' }, 'directml/directml-int4'],
+  ])('takes the folder of one variant of several with options %o: %s', (options, expected) => {
+    const folders = [
+      'cpu_and_mobile/cpu-int4-rtn-block-32',
+      'cpu_and_mobile/cpu-int4-rtn-block-32-acc-level-4',
+      'cuda/cuda-fp16',
+      'cuda/cuda-int4',
+      'directml/directml-int4',
+    ]
+    const names = ['genai_config.json', 'tokenizer.json', 'tokenizer.model']
+    const files = folders.flatMap((folder) => {
+      const graph = folder.startsWith('directml') ? 'phi.onnx' : 'model.onnx'
+      return [...names, graph, `${graph}.data`].map((name) => ({
+        path: `${folder}/${name}`,
+        bytes: 1,
+      }))
+    })
+    const all = [{ path: 'config.json', bytes: 1 }, ...files]
+    const graph = options.onnxFile === undefined ? 'model.onnx' : 'phi.onnx'
+    const wanted = [...names.slice(0, 2), graph, `${graph}.data`]
+    expect(chooseFiles(all, { options }).map(({ path }) => path)).toEqual(
+      wanted.map((name) => `${expected}/${name}`),
+    )
+  })
+
   it('says that there is nothing to run', () => {
     const files = [{ path: 'config.json', bytes: 10 }]
     expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')
