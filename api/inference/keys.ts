@@ -4,7 +4,7 @@ import type { Static } from 'typebox'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
-import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
+import type { ApiKeyRequest, KeyLimits, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
@@ -15,6 +15,21 @@ import { deletedResponse, errorResponses, listResponse } from './response-schema
 import type { InferenceServices } from './services.ts'
 
 const MODELS_MAX = 1000
+
+const LIMIT_MAX = 1e12
+const limitField = (description: string) =>
+  optionalInteger({
+    minimum: 1,
+    maximum: LIMIT_MAX,
+    description: `${description}; the limits of the server and the organization hold besides it.`,
+  })
+const LIMIT_FIELDS = {
+  requests_per_minute: limitField('Requests of this key in a minute at most'),
+  tokens_per_minute: limitField('Tokens of this key in a minute at most'),
+  concurrent_requests: limitField('Requests of this key that run jobs at the same time at most'),
+}
+const LIMITS_BODY = Type.Object(LIMIT_FIELDS, { additionalProperties: false, minProperties: 1 })
+type LimitsBody = Static<typeof LIMITS_BODY>
 
 const KEY_BODY = Type.Object(
   {
@@ -38,11 +53,13 @@ const KEY_BODY = Type.Object(
     expires_at: optionalInteger({
       description: 'Unix seconds after which the key is dead; with its creator if absent.',
     }),
+    ...LIMIT_FIELDS,
   },
   { additionalProperties: false },
 )
 
 const LIST_OR_NULL = { type: ['array', 'null'], items: { type: 'string' } }
+const INTEGER_OR_NULL = { type: ['integer', 'null'] }
 const KEY_FIELDS = {
   id: { type: 'string' },
   object: { const: 'api_key' },
@@ -53,6 +70,9 @@ const KEY_FIELDS = {
   created_at: { type: 'integer' },
   expires_at: { type: ['integer', 'null'] },
   last_used_at: { type: ['integer', 'null'] },
+  requests_per_minute: INTEGER_OR_NULL,
+  tokens_per_minute: INTEGER_OR_NULL,
+  concurrent_requests: INTEGER_OR_NULL,
 }
 const KEY_RESPONSE = {
   type: 'object',
@@ -68,8 +88,8 @@ const NEW_KEY_RESPONSE = {
 }
 
 /**
- * `POST` and `GET /api_keys`, `DELETE /api_keys/{id}` and its rotation, within the caller's
- * organization.
+ * `POST` and `GET /api_keys`, `PATCH` and `DELETE /api_keys/{id}` and its rotation, within the
+ * caller's organization.
  */
 export function registerKeys(app: FastifyInstance, services: InferenceServices): void {
   const { apiKeys } = services
@@ -112,6 +132,7 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
     },
   })
   registerRotation(app, services)
+  registerLimits(app, services)
   app.delete<{ Params: { id: string } }>('/api_keys/:id', {
     config: { scope: 'keys' },
     schema: {
@@ -171,8 +192,56 @@ function registerRotation(app: FastifyInstance, services: InferenceServices): vo
   })
 }
 
+function registerLimits(app: FastifyInstance, services: InferenceServices): void {
+  const { apiKeys, note } = services
+  app.patch<{ Params: { id: string }; Body: LimitsBody }>('/api_keys/:id', {
+    config: { scope: 'keys' },
+    schema: {
+      tags: ['API keys'],
+      security: [{ apiKey: [] }],
+      operationId: 'limitApiKey',
+      summary: 'Change the limits of an API key, which hold within a second; null removes one',
+      params: KEY_PARAMS,
+      body: LIMITS_BODY,
+      response: { 200: KEY_RESPONSE, ...errorResponses(400, 401, 403, 404, 413, 415) },
+    },
+    handler: async (request) => {
+      const { id } = request.params
+      const caller = callerOf(request)
+      mustBeUnlimited(caller)
+      const key = await apiKeys.limit(caller.organizationId, id, limitsOf(request.body))
+      if (key === undefined) {
+        throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
+      }
+      note(request, keyEvent('Update', 'key.limited', key))
+      return presentKey(key)
+    },
+  })
+}
+
+/** The limits that a body sets or, as null, removes. */
+function limitsOf(body: LimitsBody): Partial<KeyLimits> {
+  const { requests_per_minute: requests, tokens_per_minute: tokens } = body
+  return {
+    ...(requests !== undefined && { requestsPerMinute: requests }),
+    ...(tokens !== undefined && { tokensPerMinute: tokens }),
+    ...(body.concurrent_requests !== undefined && { concurrentJobs: body.concurrent_requests }),
+  }
+}
+
+/** A key with limits of its own would have none through another key, or a new one. */
+function mustBeUnlimited({ limits }: Caller): void {
+  if (limits === undefined) return
+  throw failure.accessDenied(
+    'An API key with limits of its own cannot create, rotate or limit API keys.',
+    { code: 'insufficient_permissions' },
+  )
+}
+
 // A key outlives the session of an anonymous user and escapes the limit of anonymous users.
-function mustMakeKeys({ isAnonymous }: Caller, { config }: InferenceServices): void {
+function mustMakeKeys(caller: Caller, { config }: InferenceServices): void {
+  mustBeUnlimited(caller)
+  const { isAnonymous } = caller
   if (isAnonymous !== true || config.anonymousUsersMayCreateKeys === true) return
   throw failure.accessDenied(
     'Anonymous users cannot create API keys. Add an email address, a phone number or a provider to the account first.',
@@ -229,6 +298,7 @@ async function newKey(
     modelIds: subset(modelIds ?? null, caller.modelIds, 'models'),
     expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
     createdBy: creatorOf(caller),
+    ...limitsOf(body),
   }
 }
 
@@ -266,5 +336,8 @@ function presentKey(key: StoredApiKey): object {
     created_at: seconds(key.createdAt),
     expires_at: seconds(key.expiresAt),
     last_used_at: seconds(key.lastUsedAt),
+    requests_per_minute: key.requestsPerMinute,
+    tokens_per_minute: key.tokensPerMinute,
+    concurrent_requests: key.concurrentJobs,
   }
 }

@@ -10,9 +10,11 @@ const WINDOW_TTL_MS = 120_000
 /**
  * Charges a request, or says which limit refuses it; a refused request is not charged.
  *
- * KEYS: window of the key, window of the organization, its running jobs, its tokens of the month
+ * KEYS: window of the key, window of the organization, its running jobs, its tokens of the month,
+ *       running jobs of the key
  * ARGV: limits of requests (key, organization) and tokens (key, organization), tokens to charge,
- *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly tokens
+ *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly
+ *       tokens, jobs of the key at a time
  * Returns: verdict, minute, milliseconds of it, then previous and current of each of the windows in
  *          the order of their limits, tokens of the month (-1 when not known), milliseconds until
  *          the first lease ends
@@ -35,6 +37,12 @@ local function over(limit, previous, current, wanted)
   limit = tonumber(limit)
   return limit > 0 and math.floor(previous * (60000 - elapsed) / 60000) + current + wanted > limit
 end
+local function fullFor(key, limit)
+  if limit == 0 then return nil end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+  if redis.call('ZCARD', key) < limit then return nil end
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) - now
+end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
 local month = tonumber(redis.call('GET', KEYS[4]) or '-1')
@@ -43,14 +51,15 @@ if runsJob and tonumber(ARGV[9]) > 0 and month >= tonumber(ARGV[9]) then verdict
 elseif over(ARGV[1], k[1], k[2], 1) or over(ARGV[2], o[1], o[2], 1) then verdict = 'requests'
 elseif runsJob and (over(ARGV[3], k[3], k[4], tokens) or over(ARGV[4], o[3], o[4], tokens)) then
   verdict = 'tokens'
-elseif runsJob and tonumber(ARGV[6]) > 0 then
-  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
-  if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[6]) then
-    verdict = 'jobs'
-    freeMs = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]) - now
-  else
-    redis.call('ZADD', KEYS[3], now + tonumber(ARGV[8]), ARGV[7])
-    redis.call('PEXPIRE', KEYS[3], ARGV[8])
+elseif runsJob then
+  local places = {[KEYS[3]] = tonumber(ARGV[6]), [KEYS[5]] = tonumber(ARGV[10])}
+  for key, limit in pairs(places) do freeMs = math.max(freeMs, fullFor(key, limit) or 0) end
+  if freeMs > 0 then verdict = 'jobs' end
+  for key, limit in pairs(places) do
+    if verdict == 'admitted' and limit > 0 then
+      redis.call('ZADD', key, now + tonumber(ARGV[8]), ARGV[7])
+      redis.call('PEXPIRE', key, ARGV[8])
+    end
   end
 end
 if verdict == 'admitted' then
@@ -77,7 +86,10 @@ for i = 1, 2 do
     redis.call('HSET', KEYS[i], field, 0)
   end
 end
-if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], ARGV[3]) end
+if ARGV[3] ~= '' then
+  redis.call('ZREM', KEYS[3], ARGV[3])
+  redis.call('ZREM', KEYS[5], ARGV[3])
+end
 if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('INCRBY', KEYS[4], ARGV[4]) end
 `)
 
@@ -109,9 +121,15 @@ export interface Charge {
   readonly leaseLeftMs: number
 }
 
+/** The limits of one request. */
+export interface RequestLimits extends LimitsConfig {
+  /** Requests of its key that may run jobs at the same time; 0 sets no limit, as absent. */
+  readonly concurrentJobsOfKey?: number
+}
+
 /** Charges a request in one round trip. An empty lease runs no job and is charged no tokens. */
 export async function charge(
-  { redis, prefix, limits }: LimitStore,
+  { redis, prefix, limits }: LimitStore & { readonly limits: RequestLimits },
   subject: LimitSubject,
   wanted: { readonly tokens: number; readonly lease: string },
 ): Promise<Charge> {
@@ -126,6 +144,7 @@ export async function charge(
     wanted.lease,
     LEASE_MS,
     limits.monthlyTokens,
+    limits.concurrentJobsOfKey ?? 0,
   ])) as [Charge['verdict'], ...number[]]
   const [verdict, ...numbers] = answer
   const at = (index: number): number => numbers[index] ?? 0
@@ -202,18 +221,23 @@ export interface LimitStore {
   readonly limits: LimitsConfig
 }
 
-/** The sorted set with the leases of an organization's running jobs. */
-export function leasesKey(prefix: string, organizationId: string): string {
-  return `${prefix}:limits:jobs:${organizationId}`
+/** The sorted sets with the leases of running jobs: those of an organization, and of a key. */
+export function leasesKeys(
+  prefix: string,
+  { organizationId, credentialId }: LimitSubject,
+): readonly [string, string] {
+  return [`${prefix}:limits:jobs:${organizationId}`, `${prefix}:limits:jobs:key:${credentialId}`]
 }
 
 function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
   const { organizationId, credentialId, month } = subject
+  const [jobsOfOrganization, jobsOfKey] = leasesKeys(prefix, subject)
   return [
     `${prefix}:limits:credential:${credentialId}`,
     `${prefix}:limits:organization:${organizationId}`,
-    leasesKey(prefix, organizationId),
+    jobsOfOrganization,
     `${prefix}:limits:month:${organizationId}:${month}`,
+    jobsOfKey,
   ]
 }
 

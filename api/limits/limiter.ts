@@ -16,9 +16,10 @@ import {
   LIVE_LEASE_MS_MIN,
   type LimitStore,
   type LimitSubject,
-  leasesKey,
+  leasesKeys,
   limitHeaders,
   monthOf,
+  type RequestLimits,
   settle,
   tightestOf,
   tokensOfMonth,
@@ -43,20 +44,14 @@ export function createLimiter(services: LimiterServices): Limiter {
   const { log, clock } = services
   const leases = new Leases(services.redis, log)
   let isAway = false
-  const { requestsPerMinute, tokensPerMinute, concurrentJobs, monthlyTokens, anonymous } =
-    services.limits
-  const isOff = ![requestsPerMinute, tokensPerMinute]
-    .flatMap(({ key, organization }) => [key, organization])
-    .concat(concurrentJobs, monthlyTokens)
-    .concat(anonymous.requestsPerMinute, anonymous.tokensPerMinute)
-    .some((limit) => limit > 0)
-  if (isOff) return async () => {}
   return async (request, reply) => {
     // It was charged when it first arrived, in the process that died.
     if (request.context.durable?.isAdopted === true) return
     // The request of a background job was charged when the job was made.
     if (request.context.stored !== undefined) return
     const caller = callerOf(request)
+    const limits = limitsOf(services.limits, caller)
+    if (!isLimited(limits)) return
     const subject: LimitSubject = {
       organizationId: caller.organizationId,
       credentialId: credentialOf(caller, request),
@@ -69,11 +64,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     }
     let charged: Charge
     try {
-      charged = await charge(
-        { ...services, limits: limitsOf(services.limits, caller) },
-        subject,
-        wanted,
-      )
+      charged = await charge({ ...services, limits }, subject, wanted)
       isAway = false
     } catch (error) {
       // While Redis is unavailable, limits are not enforced, so that requests still work.
@@ -87,7 +78,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     })
     if (charged.verdict !== 'admitted') throw refusal(charged, subject, wanted.tokens)
     if (!isJob) return
-    settleAtTheEnd(services, leases, { request, reply, subject, charged, ...wanted })
+    settleAtTheEnd(services, leases, { request, reply, subject, charged, limits, ...wanted })
     await checkMonth(services, subject, charged)
   }
 }
@@ -98,15 +89,38 @@ function credentialOf({ apiKeyId, userId = '', isAnonymous }: Caller, request: F
   return apiKeyId ?? `user:${userId}`
 }
 
-/** The limits of a caller: anonymous users have their own in place of those of a key. */
-function limitsOf(limits: LimitsConfig, { isAnonymous }: Caller): LimitsConfig {
-  if (isAnonymous !== true) return limits
+/**
+ * The limits of a caller: anonymous users have their own in place of those of a key, and a key may
+ * have lower ones than others.
+ */
+function limitsOf(limits: LimitsConfig, { isAnonymous, limits: own }: Caller): RequestLimits {
   const { requestsPerMinute, tokensPerMinute, anonymous } = limits
+  const { requestsPerMinute: requests, tokensPerMinute: tokens } = isAnonymous
+    ? anonymous
+    : {
+        requestsPerMinute: lower(requestsPerMinute.key, own?.requestsPerMinute),
+        tokensPerMinute: lower(tokensPerMinute.key, own?.tokensPerMinute),
+      }
   return {
     ...limits,
-    requestsPerMinute: { ...requestsPerMinute, key: anonymous.requestsPerMinute },
-    tokensPerMinute: { ...tokensPerMinute, key: anonymous.tokensPerMinute },
+    requestsPerMinute: { ...requestsPerMinute, key: requests },
+    tokensPerMinute: { ...tokensPerMinute, key: tokens },
+    concurrentJobsOfKey: own?.concurrentJobs ?? 0,
   }
+}
+
+/** The lower of two limits, of which 0 and null set none. */
+function lower(limit: number, own: number | null | undefined): number {
+  if (own === null || own === undefined) return limit
+  return limit === 0 ? own : Math.min(limit, own)
+}
+
+function isLimited(limits: RequestLimits): boolean {
+  const { requestsPerMinute, tokensPerMinute, monthlyTokens, concurrentJobsOfKey = 0 } = limits
+  return [requestsPerMinute, tokensPerMinute]
+    .flatMap(({ key, organization }) => [key, organization])
+    .concat(limits.concurrentJobs, concurrentJobsOfKey, monthlyTokens)
+    .some((limit) => limit > 0)
 }
 
 /** Throws `rateLimited` when an organization has used up its month; for work without a request. */
@@ -134,13 +148,18 @@ function settleAtTheEnd(
     readonly reply: FastifyReply
     readonly subject: LimitSubject
     readonly charged: Charge
+    readonly limits: RequestLimits
     readonly tokens: number
     readonly lease: string
   },
 ): void {
-  const { request, reply, subject, charged, tokens, lease } = open
-  const key = leasesKey(services.prefix, subject.organizationId)
-  if (services.limits.concurrentJobs > 0) leases.add(key, lease)
+  const { request, reply, subject, charged, limits, tokens, lease } = open
+  const [ofOrganization, ofKey] = leasesKeys(services.prefix, subject)
+  const held = [
+    ...(limits.concurrentJobs > 0 ? [ofOrganization] : []),
+    ...((limits.concurrentJobsOfKey ?? 0) > 0 ? [ofKey] : []),
+  ]
+  for (const key of held) leases.add(key, lease)
   let used = 0
   let hasEnded = false
   const send = (bill: { tokensToAdd: number; lease: string; tokensOfMonth: number }): void => {
@@ -155,7 +174,7 @@ function settleAtTheEnd(
   }
   const end = (): void => {
     hasEnded = true
-    leases.delete(key, lease)
+    for (const key of held) leases.delete(key, lease)
     send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
   }
   // Under an Idempotency-Key the job continues without its client.

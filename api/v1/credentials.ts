@@ -1,6 +1,6 @@
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import type { Clock } from '#shared/clock.ts'
-import { type ApiKeyStore, hashSecret, type StoredApiKey } from '#shared/db/api-keys.ts'
+import { type ApiKeyStore, hashSecret, type KeyLimits, type StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -123,7 +123,12 @@ function callerOfKey(key: StoredApiKey): Caller {
     scopes: key.scopes,
     modelIds: key.modelIds,
     expiresAtMs: key.expiresAt?.getTime() ?? null,
+    ...(hasLimits(key) && { limits: key }),
   }
+}
+
+function hasLimits({ requestsPerMinute, tokensPerMinute, concurrentJobs }: KeyLimits): boolean {
+  return [requestsPerMinute, tokensPerMinute, concurrentJobs].some((limit) => limit !== null)
 }
 
 function callerOfUser(access: UserAccess, organization: string | undefined): Caller {

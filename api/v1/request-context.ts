@@ -8,7 +8,7 @@ import type { BodyRoom } from '#api/http/body-memory.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
-import type { ApiKeyStore } from '#shared/db/api-keys.ts'
+import type { ApiKeyStore, KeyLimits } from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
@@ -68,6 +68,8 @@ export interface Caller {
   readonly modelIds: readonly string[] | null
   /** When the credential stops working; null means never. */
   readonly expiresAtMs: number | null
+  /** Limits of the API key besides those of the server. */
+  readonly limits?: KeyLimits
 }
 
 /** The caller of a request. Only routes behind authentication may use it. */

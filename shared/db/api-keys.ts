@@ -23,8 +23,16 @@ import type { Db } from './client.ts'
 import { ensureDefaultOrganization, holdOrganization } from './organizations.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
 
+/** The limits of one key besides those of the server; null sets none. */
+export interface KeyLimits {
+  readonly requestsPerMinute: number | null
+  readonly tokensPerMinute: number | null
+  /** Requests that may run jobs at the same time. */
+  readonly concurrentJobs: number | null
+}
+
 /** An API key as its owner sees it. */
-export interface StoredApiKey {
+export interface StoredApiKey extends KeyLimits {
   readonly id: string
   readonly organizationId: string
   readonly name: string
@@ -38,7 +46,7 @@ export interface StoredApiKey {
   readonly lastUsedAt: Date | null
 }
 
-export interface ApiKeyRequest {
+export interface ApiKeyRequest extends Partial<KeyLimits> {
   readonly organizationId: string
   readonly name: string
   readonly scopes: readonly string[] | null
@@ -60,6 +68,8 @@ export function openApiKeys(
 ) {
   const { apiKeys } = tables
   const isLive = isNull(apiKeys.revokedAt)
+  const one = (organizationId: string, id: string) =>
+    and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive)
   return {
     findBySecretHash: (sha256: Buffer): Promise<StoredApiKey | undefined> =>
       findWorkingKey(db, tables, { sha256, mayBeAnonymous: mayCreateKeys }),
@@ -77,10 +87,7 @@ export function openApiKeys(
         .orderBy(desc(apiKeys.createdAt), desc(apiKeys.id))
     },
     async find(organizationId: string, id: string): Promise<StoredApiKey | undefined> {
-      const rows = await db
-        .select()
-        .from(apiKeys)
-        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+      const rows = await db.select().from(apiKeys).where(one(organizationId, id))
       return rows[0]
     },
     /** Replaces the secret of a key and its creator; the old secret is invalid at once. */
@@ -97,15 +104,24 @@ export function openApiKeys(
           prefix: secret.slice(0, VISIBLE_LENGTH),
           createdBy,
         })
-        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+        .where(one(organizationId, id))
         .returning()
       return rows[0] === undefined ? undefined : { key: rows[0], secret }
+    },
+    /** Replaces the limits of a key that are given. */
+    async limit(
+      organizationId: string,
+      id: string,
+      limits: Partial<KeyLimits>,
+    ): Promise<StoredApiKey | undefined> {
+      const rows = await db.update(apiKeys).set(limits).where(one(organizationId, id)).returning()
+      return rows[0]
     },
     async revoke(organizationId: string, id: string): Promise<boolean> {
       const rows = await db
         .update(apiKeys)
         .set({ revokedAt: new Date() })
-        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+        .where(one(organizationId, id))
         .returning({ id: apiKeys.id })
       return rows.length > 0
     },

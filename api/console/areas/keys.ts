@@ -6,7 +6,7 @@ import { SCOPES } from '#api/v1/scopes.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
-import type { ApiKeyStore } from '#shared/db/api-keys.ts'
+import type { ApiKeyStore, KeyLimits } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 
 interface KeyServices {
@@ -18,7 +18,7 @@ interface KeyServices {
   readonly limits: LimitsConfig
 }
 
-interface NewKey {
+interface NewKey extends NewLimits {
   readonly organization_id: string
   readonly name: string
   readonly scopes?: readonly string[] | null
@@ -30,7 +30,19 @@ interface OneKey {
   readonly key: string
 }
 
+interface NewLimits {
+  readonly requests_per_minute?: number | null
+  readonly tokens_per_minute?: number | null
+  readonly concurrent_requests?: number | null
+}
+
 const DAY_MS = 86_400_000
+const LIMIT = { type: ['integer', 'null'], minimum: 1, maximum: 1e12 }
+const LIMITS = {
+  requests_per_minute: LIMIT,
+  tokens_per_minute: LIMIT,
+  concurrent_requests: LIMIT,
+}
 const NEW_KEY = bodyOf(
   {
     organization_id: SHORT_TEXT,
@@ -38,6 +50,7 @@ const NEW_KEY = bodyOf(
     scopes: { type: ['array', 'null'], items: { enum: SCOPES }, maxItems: SCOPES.length },
     models: { type: ['array', 'null'], items: SHORT_TEXT, maxItems: 1000 },
     expires_in_days: { type: ['integer', 'null'], minimum: 1, maximum: 3650 },
+    ...LIMITS,
   },
   ['organization_id', 'name'],
 )
@@ -84,6 +97,19 @@ export function keyArea(services: KeyServices): ConsoleArea {
         },
       },
       {
+        method: 'POST',
+        path: '/keys/:key/limits',
+        role: 'administrator',
+        operation: 'key.limit',
+        body: bodyOf(LIMITS, []),
+        detail: (body: NewLimits) => body,
+        async handle({ params: { key: id }, body }: ConsoleCall<OneKey, NewLimits>) {
+          const organizationId = await organizationOf(services, id)
+          const limited = await apiKeys.limit(organizationId, id, limitsOf(body))
+          if (limited === undefined) throw noSuchKey(id)
+        },
+      },
+      {
         method: 'DELETE',
         path: '/keys/:key',
         role: 'administrator',
@@ -107,7 +133,8 @@ function listKeys({ pool, prefix }: KeyServices, { query, organization, page }: 
     page,
     values: [query, organization],
     text: `select k.id, k.name, k.prefix, k.scopes, k.model_ids as models, k.created_at, k.expires_at,
-        k.last_used_at, k.organization_id, o.name as organization, u.email as created_by
+        k.last_used_at, k.requests_per_minute::float8, k.tokens_per_minute::float8,
+        k.concurrent_jobs::float8 as concurrent_requests, k.organization_id, o.name as organization, u.email as created_by
       from ${prefix}api_keys k join ${prefix}organizations o on o.id = k.organization_id
         left join ${prefix}users u on u.id = k.created_by
       where k.revoked_at is null and ($2::text is null or k.organization_id = $2)
@@ -130,8 +157,18 @@ async function createKey({ apiKeys, catalogue, clock }: KeyServices, body: NewKe
     scopes,
     modelIds: modelIds ?? null,
     expiresAt: typeof days === 'number' ? new Date(clock.now() + days * DAY_MS) : null,
+    ...limitsOf(body),
   })
   return { id: key.id, secret }
+}
+
+/** All limits of a key; those that are not given are none. */
+function limitsOf(body: NewLimits): KeyLimits {
+  return {
+    requestsPerMinute: body.requests_per_minute ?? null,
+    tokensPerMinute: body.tokens_per_minute ?? null,
+    concurrentJobs: body.concurrent_requests ?? null,
+  }
 }
 
 async function organizationOf({ pool, prefix }: KeyServices, id: string): Promise<string> {

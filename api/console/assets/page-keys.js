@@ -10,6 +10,13 @@ const SCOPES = [
   ...['organizations', 'webhooks', 'fine_tuning'],
 ]
 
+/** @type {import('./actions.js').Field[]} */
+const LIMITS = [
+  { name: 'requests_per_minute', label: 'Requests in a minute' },
+  { name: 'tokens_per_minute', label: 'Tokens in a minute' },
+  { name: 'concurrent_requests', label: 'Requests at the same time' },
+].map((field) => ({ ...field, kind: 'number', isOptional: true, hint: 'Empty means no limit.' }))
+
 /** All API keys. */
 export function sections() {
   const organization = place.params.get('organization') ?? ''
@@ -46,6 +53,7 @@ function listOf(organization) {
           note: models === null ? 'all models' : models.join(', '),
         }),
       },
+      { label: 'Limits', show: (row) => limitsOf(row) },
       {
         label: 'Last use',
         show: (row) => ({ text: when(row.last_used_at) || 'never', note: endOf(row) }),
@@ -53,6 +61,16 @@ function listOf(organization) {
     ],
     actions: [creationIn(organization)],
     rowActions: [
+      {
+        label: 'Limits',
+        role: administrator,
+        method: 'POST',
+        path: ({ id }) => `keys/${part(id)}/limits`,
+        question: 'They hold within a second, besides those of the server and the organization.',
+        fields: LIMITS.map((field) => ({ ...field, value: (row) => row?.[field.name] ?? '' })),
+        body: limitsIn,
+        done: 'The limits are changed.',
+      },
       {
         label: 'Rotate',
         role: administrator,
@@ -106,8 +124,9 @@ function creationIn(organization) {
         isOptional: true,
         hint: 'Empty means never.',
       },
+      ...LIMITS,
     ],
-    body({ organization_id, name, scopes, models, days }) {
+    body({ organization_id, name, scopes, models, days, ...limits }) {
       const names = String(models)
         .split(',')
         .map((model) => model.trim())
@@ -118,6 +137,7 @@ function creationIn(organization) {
         expires_in_days: days ?? null,
         scopes: scopes.length === 0 ? null : scopes,
         models: names.length === 0 ? null : names,
+        ...limitsIn(limits),
       }
     },
     done: 'The key is created.',
@@ -127,6 +147,21 @@ function creationIn(organization) {
 /** @param {Row} row */
 function endOf({ expires_at: expiresAt }) {
   return expiresAt === null ? 'never expires' : `expires ${when(expiresAt)}`
+}
+
+/** @param {Record<string, any>} values */
+function limitsIn(values) {
+  return Object.fromEntries(LIMITS.map(({ name }) => [name, values[name] ?? null]))
+}
+
+/** @param {Row} row */
+function limitsOf(row) {
+  const set = [
+    [row.requests_per_minute, 'requests a minute'],
+    [row.tokens_per_minute, 'tokens a minute'],
+    [row.concurrent_requests, 'at the same time'],
+  ].filter(([limit]) => limit !== null)
+  return set.map(([limit, what]) => `${number(limit)} ${what}`).join(', ') || 'none of its own'
 }
 
 /** @param {Row} limits */

@@ -143,6 +143,11 @@ describe('API keys', () => {
     ])
     expect(JSON.stringify(list)).not.toContain(created.secret)
     expect(list.limits.requests_per_minute).toBeGreaterThan(0)
+    const limits = { requests_per_minute: 5000, tokens_per_minute: null, concurrent_requests: 2 }
+    await administrator.send('POST', `keys/${created.id}/limits`, limits)
+    expect((await administrator.read(`keys?query=${created.id}`)).rows).toMatchObject([limits])
+    const limited = await administrator.read(`audit?query=${created.id}`)
+    expect(JSON.stringify(limited.rows)).toContain('key.limit')
     const rotated = await administrator.send('POST', `keys/${created.id}/rotate`)
     await expect.poll(() => isAccepted(created.secret)).toBe(false)
     expect(await isAccepted(rotated.secret)).toBe(true)

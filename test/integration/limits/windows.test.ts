@@ -4,7 +4,7 @@ import { afterEach, describe, expect } from 'vitest'
 import {
   charge,
   type LimitStore,
-  leasesKey,
+  leasesKeys,
   settle,
   usedOf,
   WINDOW_MS,
@@ -148,7 +148,7 @@ describe('the places of running jobs', () => {
     const scene = await openScene({ redisUrl, keyPrefix }, { jobs: 2 })
     expect((await charge(scene, SUBJECT, job(0, 'dead'))).verdict).toBe('admitted')
     // The process ended: its lease was not renewed.
-    await scene.redis.zadd(leasesKey(scene.prefix, SUBJECT.organizationId), '1', 'dead')
+    await scene.redis.zadd(leasesKeys(scene.prefix, SUBJECT)[0], '1', 'dead')
     expect((await charge(scene, SUBJECT, job(0, 'one'))).verdict).toBe('admitted')
     await expect
       .poll(async () => (await charge(scene, SUBJECT, job(0, 'two'))).verdict)

@@ -131,6 +131,22 @@ describe('the flows of the console', { timeout: PATIENCE_MS }, () => {
     await page.context().close()
   })
 
+  it('changes the limits of a key, which hold', async () => {
+    const { id, secret = '' } = await v1('/api_keys', { name: 'limited in the console' })
+    const page = await openSignedIn()
+    await open(page, 'keys')
+    const row = rowOf(page, id ?? '')
+    await row.getByText('none of its own').waitFor()
+    await row.getByRole('button', { name: 'Limits' }).click()
+    await submit(page, 'Limits', { 'Requests in a minute': '1' })
+    await page.getByText('The limits are changed.').waitFor()
+    await row.getByText('1 requests a minute').waitFor()
+    const headers = { authorization: `Bearer ${secret}` }
+    const statusOf = async () => (await fetch(`${stack.tiers.url}/v1/models`, { headers })).status
+    await expect.poll(statusOf).toBe(429)
+    await page.context().close()
+  })
+
   it('adds a model of the hub, shows its download, and removes it', async () => {
     let finish = () => {}
     hub.instead = (request, response) => {

@@ -274,6 +274,7 @@ export function creatorOf(path: string): (scene: Scene) => Promise<string> {
 
 const OTHER_USER = '00000000-0000-4000-8000-000000000000'
 const BODIES: readonly [RegExp, unknown][] = [
+  [/^PATCH \/v1\/api_keys\//, { requests_per_minute: null }],
   [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
   [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/complete$/, { part_ids: ['part_0'] }],

@@ -245,7 +245,7 @@ const MADE_BY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
 }
 /** Fields that look so and name nothing that an organization owns, each with the reason. */
 const NO_REFERENCES: readonly (readonly [RegExp, string])[] = [
-  [/ (stop|allowed|return)_token_ids$/, 'tokens of the model'],
+  [/ (stop|allowed|return|return_tokens_as)_token_ids$/, 'tokens of the model'],
   [/ prompt_cache_key$/, 'a label within the organization'],
   [/ request_id$/, 'a name that is ignored'],
   [/ starting_after$/, 'a number'],

@@ -23,6 +23,9 @@ export class MemoryKeys implements ApiKeyStore {
       createdAt: new Date(0),
       expiresAt: null,
       lastUsedAt: null,
+      requestsPerMinute: null,
+      tokensPerMinute: null,
+      concurrentJobs: null,
       ...key,
     })
   }
@@ -46,6 +49,19 @@ export class MemoryKeys implements ApiKeyStore {
 
   async find(organizationId: string, id: string): Promise<StoredApiKey | undefined> {
     return (await this.list(organizationId)).find((key) => key.id === id)
+  }
+
+  async limit(
+    organizationId: string,
+    id: string,
+    limits: Parameters<ApiKeyStore['limit']>[2],
+  ): ReturnType<ApiKeyStore['limit']> {
+    for (const [hash, key] of this.bySecret) {
+      if (key.organizationId !== organizationId || key.id !== id) continue
+      this.bySecret.set(hash, { ...key, ...limits })
+      return this.bySecret.get(hash)
+    }
+    return undefined
   }
 
   async rotate(

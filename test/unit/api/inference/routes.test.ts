@@ -150,7 +150,7 @@ describe('the routes', () => {
     ['POST', '/v1/models', 'GET, HEAD'],
     ['GET', '/v1/chat/completions', 'POST'],
     ['DELETE', '/v1/models/a/b', 'GET, HEAD'],
-    ['PUT', '/v1/api_keys/k', 'DELETE'],
+    ['PUT', '/v1/api_keys/k', 'PATCH, DELETE'],
     ['TRACE', '/v1/models', 'GET, HEAD'],
     ['QUERY', '/v1/embeddings', 'POST'],
     ['TRACE', '/detokenize', 'POST'],
