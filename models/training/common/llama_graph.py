@@ -2,6 +2,7 @@
 
 Two forms with the same weights: `in_place` uses GroupQueryAttention, whose cache may be one buffer that is
 both past and present; `growing` uses plain operators and returns the past with the new positions appended.
+Models of images have the embeddings of their tokens in a graph of its own, and their decoder reads `inputs_embeds`.
 """
 
 from dataclasses import dataclass
@@ -44,10 +45,11 @@ class LlamaShape:
 class LlamaGraph:
     """Collects nodes and initialisers; `build` returns the checked model."""
 
-    def __init__(self, shape: LlamaShape, weights: Weights, growing: bool) -> None:
+    def __init__(self, shape: LlamaShape, weights: Weights, growing: bool, embedded: bool = False) -> None:
         self.shape = shape
         self.weights = weights
         self.growing = growing
+        self.tokens = "inputs_embeds" if embedded else "input_ids"
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
         self.inputs: list[onnx.ValueInfoProto] = []
@@ -93,7 +95,7 @@ class LlamaGraph:
         self._declare_inputs()
         vocabulary, _ = self.weights["model.embed_tokens.weight"].shape
         table = self.constant("embed_tokens", self.weights["model.embed_tokens.weight"])
-        x = self.node("Gather", [table, "input_ids"], "embedded")
+        x = self.node("Gather", [table, self.tokens], "embedded") if self.tokens == "input_ids" else self.tokens
         self._prepare()
         for layer in range(self.shape.layers):
             x = self._block(layer, x)
@@ -112,7 +114,11 @@ class LlamaGraph:
         def integers(name: str, length: str) -> None:
             self.inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, ["batch_size", length]))
 
-        integers("input_ids", "sequence_length")
+        if self.tokens == "inputs_embeds":
+            width = self.weights["model.embed_tokens.weight"].shape[1]
+            self.inputs.append(helper.make_tensor_value_info(self.tokens, TensorProto.FLOAT, ["batch_size", "sequence_length", width]))
+        else:
+            integers(self.tokens, "sequence_length")
         integers("attention_mask", "total_sequence_length")
         if self.growing:
             integers("position_ids", "sequence_length")
@@ -146,7 +152,7 @@ class LlamaGraph:
     def _prepare_growing(self, axis1: str) -> None:
         """Bias 0 where a position may be seen, very low elsewhere; cos and sin of the given positions."""
         zero, step = self.constant("zero", np.array(0, np.int64)), self.constant("step", np.array(1, np.int64))
-        self.node("Shape", ["input_ids"], "ids_shape")
+        self.node("Shape", [self.tokens], "ids_shape")
         self.node("Gather", ["ids_shape", axis1], "new_length", axis=0)
         self.node("Sub", ["total_length", "new_length"], "past_length")
         self.node("Range", [zero, "total_length", step], "columns")
@@ -244,6 +250,6 @@ class LlamaGraph:
         return self.node("Concat", [f"{output}.first", f"{output}.second"], output, axis=-1)
 
 
-def llama_graph(shape: LlamaShape, weights: Weights, growing: bool) -> onnx.ModelProto:
+def llama_graph(shape: LlamaShape, weights: Weights, growing: bool, embedded: bool = False) -> onnx.ModelProto:
     """Build one of the two forms; `weights` carry the names of transformers."""
-    return LlamaGraph(shape, weights, growing).build()
+    return LlamaGraph(shape, weights, growing, embedded).build()

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 
-def orthogonal(gradients: torch.Tensor, steps: int = 5) -> torch.Tensor:
+def orthogonal(gradients: torch.Tensor, steps: int = 5, precision: torch.dtype = torch.bfloat16) -> torch.Tensor:
     """The nearest semi-orthogonal matrices [n, rows, columns], approximately (five Newton-Schulz iterations)."""
-    x = (gradients / (gradients.norm(dim=(1, 2), keepdim=True) + 1e-7)).bfloat16()
+    x = (gradients / (gradients.norm(dim=(1, 2), keepdim=True) + 1e-7)).to(precision)
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     for _ in range(steps):
@@ -19,11 +19,14 @@ def orthogonal(gradients: torch.Tensor, steps: int = 5) -> torch.Tensor:
 
 
 class Muon:
-    """Keeps one momentum buffer per matrix; matrices of one shape are updated together, kernels as rows of output channels."""
+    """Keeps one momentum buffer per matrix; matrices of one shape are updated together, kernels as rows of output channels.
 
-    def __init__(self, matrices: Iterable[torch.nn.Parameter], rate: float = 0.02) -> None:
+    Processors without instructions for bfloat16 take a thirtieth of the time with a `precision` of float32."""
+
+    def __init__(self, matrices: Iterable[torch.nn.Parameter], rate: float = 0.02, precision: torch.dtype = torch.bfloat16) -> None:
         self.matrices = list(matrices)
         self.rate = rate
+        self.precision = precision
         self.momentum = [torch.zeros_like(p) for p in self.matrices]
 
     @torch.no_grad()
@@ -35,7 +38,7 @@ class Muon:
                 buffer.mul_(0.95).add_(parameter.grad)
                 groups[tuple(parameter.flatten(1).shape)].append((parameter, buffer))
         for shape, members in groups.items():
-            updates = orthogonal(torch.stack([p.grad.add(buffer, alpha=0.95).flatten(1) for p, buffer in members]))
+            updates = orthogonal(torch.stack([p.grad.add(buffer, alpha=0.95).flatten(1) for p, buffer in members]), precision=self.precision)
             for (parameter, _), update in zip(members, updates, strict=True):
                 parameter.mul_(1 - scale * self.rate * 0.02)
                 parameter.add_(update.view_as(parameter), alpha=-self.rate * scale * max(1.0, shape[0] / shape[1]) ** 0.5)

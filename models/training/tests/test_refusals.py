@@ -12,8 +12,8 @@ import torch
 
 from ..common import paths
 
-MODELS = ("tiny_chat", "tiny_embed", "tiny_rerank", "tiny_moderation", "tiny_whisper", "tiny_sd")
-NEEDED = {"tiny-embed": "tokenizer.json", "tiny-chat": "tokenizer.json", "tiny-whisper": "tokenizer.json"}
+MODELS = ("tiny_chat", "tiny_embed", "tiny_rerank", "tiny_moderation", "tiny_whisper", "tiny_sd", "tiny_vlm")
+NEEDED = {"tiny-embed": "tokenizer.json", "tiny-chat": "tokenizer.json", "tiny-whisper": "tokenizer.json", "tiny-vlm": "tokenizer.json"}
 
 
 def _refusal(action: Callable[[], object]) -> str:

@@ -238,7 +238,15 @@ describe('a tuned model', () => {
     const listed = async (by: OpenAI) => (await by.models.list()).data.map(({ id }) => id)
     expect([(await listed(client)).includes(model), await listed(stranger)]).toEqual([
       true,
-      [MODEL, 'tiny-embed', 'tiny-rerank', 'tiny-moderation', 'tiny-whisper', 'tiny-sd'],
+      [
+        MODEL,
+        'tiny-vlm',
+        'tiny-embed',
+        'tiny-rerank',
+        'tiny-moderation',
+        'tiny-whisper',
+        'tiny-sd',
+      ],
     ])
     expect(await client.models.delete(model)).toMatchObject({ id: model, deleted: true })
     await expect(ask(client, model)).rejects.toMatchObject({ code: 'model_not_found' })

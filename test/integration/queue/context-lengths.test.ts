@@ -44,6 +44,7 @@ it('lists the contexts of text models from the heartbeats of their worker, also 
   // As their config.json and tokenizer_config.json say.
   expect(await lengths()).toEqual({
     'tiny-chat': 1024,
+    'tiny-vlm': 512,
     'tiny-embed': 256,
     'tiny-rerank': 256,
     'tiny-moderation': 256,

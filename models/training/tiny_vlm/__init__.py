@@ -1,0 +1,3 @@
+"""tiny-vlm: questions and captions about drawn shapes and digits."""
+
+NAME = "tiny-vlm"
