@@ -1,6 +1,11 @@
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import type { Clock } from '#shared/clock.ts'
-import { type ApiKeyStore, hashSecret, type KeyLimits, type StoredApiKey } from '#shared/db/api-keys.ts'
+import {
+  type ApiKeyStore,
+  hashSecret,
+  type KeyLimits,
+  type StoredApiKey,
+} from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 

@@ -13,6 +13,7 @@ import {
   lte,
   not,
   or,
+  type SQL,
   sql,
 } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
@@ -109,14 +110,8 @@ export function openApiKeys(
       return rows[0] === undefined ? undefined : { key: rows[0], secret }
     },
     /** Replaces the limits of a key that are given. */
-    async limit(
-      organizationId: string,
-      id: string,
-      limits: Partial<KeyLimits>,
-    ): Promise<StoredApiKey | undefined> {
-      const rows = await db.update(apiKeys).set(limits).where(one(organizationId, id)).returning()
-      return rows[0]
-    },
+    limit: (organizationId: string, id: string, limits: Partial<KeyLimits>) =>
+      limitKey(db, apiKeys, limits, one(organizationId, id)),
     async revoke(organizationId: string, id: string): Promise<boolean> {
       const rows = await db
         .update(apiKeys)
@@ -164,6 +159,16 @@ async function findWorkingKey(
         mayBeAnonymous ? undefined : not(isOfAnonymous),
       ),
     )
+  return rows[0]
+}
+
+async function limitKey(
+  db: Db,
+  apiKeys: OrganizationTables['apiKeys'],
+  limits: Partial<KeyLimits>,
+  which: SQL | undefined,
+): Promise<StoredApiKey | undefined> {
+  const rows = await db.update(apiKeys).set(limits).where(which).returning()
   return rows[0]
 }
 

@@ -87,8 +87,8 @@ const VARIANT_CONFIGS = ['genai_config.json', 'config.json']
 
 /**
  * The folder of a source that is its model where it has several, each with a configuration, as
- * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one whose name fits
- * the execution provider best. `.` for all other sources.
+ * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one whose name
+ * fits the execution provider best. `.` for all other sources.
  */
 export function variantFolder(
   files: readonly ListedFile[],
