@@ -47,17 +47,15 @@ afterEach(() => {
 
 describe('a file of onnxruntime-genai', () => {
   it('whose caches state no head size is read with that of genai_config.json', async () => {
-    const open = (value: GraphValue): GraphValue =>
-      value.dims?.length === 4
-        ? { ...value, dims: [...value.dims.slice(0, 3), 'kv_cache_dim'] }
-        : value
-    const folder = await changed('llama-in-place', 'model', ({ graph, ...model }) => {
-      const { inputs, outputs } = graph
-      return { ...model, graph: { ...graph, inputs: inputs.map(open), outputs: outputs.map(open) } }
+    await check(await withOpenHeads(16), golden('llama-in-place'), 'in place')
+  })
+
+  it('is refused when it is loaded where genai_config.json has another head size', async () => {
+    const options = { runtime, folder: await withOpenHeads(24), onnxFile: 'changed', slots: 1 }
+    await expect(openTextEngine(options)).rejects.toMatchObject({
+      name: 'ModelLoadError',
+      message: expect.stringMatching(/^[^:]*changed\.onnx: its first run fails: [^:]*GroupQuery/),
     })
-    const genai = { context_length: 256, decoder: { head_size: 16 } }
-    writeFileSync(join(folder, 'genai_config.json'), JSON.stringify({ model: genai }))
-    await check(folder, golden('llama-in-place'), 'in place')
   })
 
   it('whose layers with a window keep a ring of their last positions gets whole caches', async () => {
@@ -140,6 +138,22 @@ describe('a snapshot of another tool, whose files are links', () => {
     await check(snapshot, golden(name), path)
   })
 })
+
+/** A folder of onnxruntime-genai whose caches state no head size, and whose configuration does. */
+async function withOpenHeads(headSize: number): Promise<string> {
+  const open = (value: GraphValue): GraphValue =>
+    value.dims?.length === 4
+      ? { ...value, dims: [...value.dims.slice(0, 3), 'kv_cache_dim'] }
+      : value
+  const folder = await changed('llama-in-place', 'model', ({ graph, ...model }) => {
+    const { inputs, outputs } = graph
+    return { ...model, graph: { ...graph, inputs: inputs.map(open), outputs: outputs.map(open) } }
+  })
+  rmSync(join(folder, 'config.json'))
+  const genai = { context_length: 256, decoder: { head_size: headSize } }
+  writeFileSync(join(folder, 'genai_config.json'), JSON.stringify({ model: genai }))
+  return folder
+}
 
 /** A folder with the configuration of a fixture and its graph after a change. */
 async function changed(

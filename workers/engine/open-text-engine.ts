@@ -14,7 +14,7 @@ import {
   findEncoderDecoder,
 } from '#workers/models/encoder-decoder-files.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { ModelLoadError } from '#workers/runtime/errors.ts'
+import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
 import { CAN_RELEASE_PAGES } from '#workers/runtime/release-pages.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -42,7 +42,7 @@ import type { ModelRunner, RunnerOptions } from './model-runner.ts'
 import { hasCacheInputs, withHeadDim, withWholeCaches } from './past-inputs.ts'
 import { narrowCaches } from './rewrite/cache-casts.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
-import { findRunLengths, type RunLengths } from './run-lengths.ts'
+import { findRunLengths, type RunLengths, tryRuns } from './run-lengths.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import { TokenEmbedder } from './token-embedder.ts'
@@ -308,18 +308,26 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
   }
 }
 
-/** The lengths of runs that a graph takes: a merged export by its branches, states as measured. */
+/**
+ * The lengths of runs that a graph takes: a merged export by its branches, states as measured.
+ * Throws `ModelLoadError` where it cannot run at all, as with sizes that its operators refuse.
+ */
 async function measureRunLengths(
   options: TextEngineOptions,
-  decoder: LoadedDecoder,
+  { shortTextMax: _longerThanMeasured, ...decoder }: LoadedDecoder,
 ): Promise<RunLengths> {
-  const { graph } = decoder
-  const { vocabSize, isRowCoupled } = graph
-  if (graph.hasCacheBranch) return 'whole'
-  if (graph.states.length === 0) return 'any'
+  const { file, graph } = decoder
+  const { vocabSize, isRowCoupled, hasCacheBranch, states } = graph
   const runner = makeRunner(options, decoder, MEASURED)
   try {
-    return await findRunLengths(runner, { vocabSize, isExact: !isRowCoupled })
+    if (states.length > 0 && !hasCacheBranch) {
+      return await findRunLengths(runner, { vocabSize, isExact: !isRowCoupled })
+    }
+    await tryRuns(runner, vocabSize)
+    return hasCacheBranch ? 'whole' : 'any'
+  } catch (error) {
+    if (!(error instanceof ModelRunError)) throw error
+    throw new ModelLoadError(file, `its first run fails: ${error.message.replace(`${file}: `, '')}`)
   } finally {
     runner.close()
   }

@@ -39,6 +39,11 @@ export async function findRunLengths(
   return (await isEqual(PARTS)) ? 'any' : 'whole'
 }
 
+/** Runs a prompt and a single token. Throws `ModelRunError` for graphs that load and cannot run. */
+export async function tryRuns(runner: ModelRunner, vocabSize: number): Promise<void> {
+  await computeText(runner, WHOLE, vocabSize)
+}
+
 /** The logits after a text of four tokens that is computed in runs of the given lengths. */
 async function computeText(
   runner: ModelRunner,
