@@ -192,7 +192,12 @@ function idempotencyOf(services: Services): Gate {
   const { config, redis, cipher } = services
   return createIdempotencyGate({
     ...services,
-    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix, cipher),
+    idempotency: openIdempotencyStore(
+      redis,
+      config.infra.redisPrefix,
+      cipher,
+      config.content.recordedBytesMax,
+    ),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
 }

@@ -10,8 +10,9 @@ import type { Caller, StoredJob } from './request-context.ts'
 const KEPT_MS = 86_400_000
 // The lease of a dead process ends after this time; a living process renews it.
 const LEASE_MS = 6000
-// Of one organization in a day, in Redis.
-const ORGANIZATION_BYTES_MAX = 256 * 1024 * 1024
+/** The part of the bytes of a day that one organization may take. */
+const ORGANIZATION_SHARE = 0.25
+const BYTES_MAX = 256 * 1024 * 1024
 
 /**
  * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: owner, time to keep, lease,
@@ -50,21 +51,25 @@ return 1
 `)
 
 /**
- * Records the answer, or discards the request when the answer is empty or the organization's
- * answers of the day are too large together. KEYS: as above, bytes of the organization, and the
- * reply streams of its jobs, which are not needed any more; ARGV: owner, answer, most bytes, time
- * to keep, digest of the form data.
+ * Records the answer, or discards the request when the answer is empty or the answers of the day are
+ * too large together, those of the organization or all. KEYS: as above, bytes of the organization,
+ * bytes of all, and the reply streams of its jobs, which are not needed any more; ARGV: owner,
+ * answer, most bytes of an organization, of all, time to keep, digest of the form data.
  */
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[2], KEYS[3], unpack(KEYS, 5))
+redis.call('DEL', KEYS[2], KEYS[3], unpack(KEYS, 6))
 local length = #ARGV[2]
-local kept = tonumber(redis.call('GET', KEYS[4]) or '0')
-if length == 0 or kept + length > tonumber(ARGV[3]) then return redis.call('DEL', KEYS[1]) end
+local isOver = length == 0
+for i = 4, 5 do
+  isOver = isOver or tonumber(redis.call('GET', KEYS[i]) or '0') + length > tonumber(ARGV[i - 1])
+end
+if isOver then return redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'answer', ARGV[2])
-if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'form', ARGV[5]) end
-redis.call('INCRBY', KEYS[4], length)
-if kept == 0 then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
+if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'form', ARGV[6]) end
+for i = 4, 5 do
+  if redis.call('INCRBY', KEYS[i], length) == length then redis.call('PEXPIRE', KEYS[i], ARGV[5]) end
+end
 return 1
 `)
 
@@ -160,7 +165,8 @@ export interface IdempotencyStore {
 export const RENEW_INTERVAL_MS = LEASE_MS / 3
 
 /**
- * Opens the record of keys in Redis; `prefix` names the installation. What it keeps is encrypted
+ * Opens the record of keys in Redis; `prefix` names the installation, and answers of a day have at
+ * most `bytesMax` bytes together. What it keeps is encrypted
  * with the client's Idempotency-Key and, because that may be guessed, with the installation's key
  * too.
  */
@@ -168,6 +174,7 @@ export function openIdempotencyStore(
   redis: Redis,
   prefix: string,
   cipher?: ContentCipher,
+  bytesMax = BYTES_MAX,
 ): IdempotencyStore {
   const encrypt = (bytes: Buffer, claim: Claim): string => {
     const message = seal(bytes, claim.cipherKey)
@@ -194,9 +201,11 @@ export function openIdempotencyStore(
     `${recordOf(claim)}:jobs`,
   ]
   const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
-    const bytes = `${prefix}:idempotency:bytes:${claim.organizationId}`
-    const args = [claim.owner, answer, ORGANIZATION_BYTES_MAX, KEPT_MS, keyedForm(form)]
-    return runScript(redis, END, [...keysOf(claim), bytes, ...streams], args)
+    const bytes = `${prefix}:idempotency:bytes`
+    const ofOrganization = `${bytes}:${claim.organizationId}`
+    const ownMax = Math.floor(bytesMax * ORGANIZATION_SHARE)
+    const args = [claim.owner, answer, ownMax, bytesMax, KEPT_MS, keyedForm(form)]
+    return runScript(redis, END, [...keysOf(claim), ofOrganization, bytes, ...streams], args)
   }
   return {
     async begin(claim) {

@@ -40,7 +40,7 @@ interface IdempotencyServices {
  * meanwhile wait for its answer, which is replayed for a day. When the process dies, the next
  * request under the key adopts its jobs. When the client disconnects, the request continues, and
  * the next one gets its answer. Server errors, refusals by limits, answers over 8 MiB and answers
- * beyond the daily bound of an organization are not stored: the next request runs again.
+ * beyond the daily bounds are not stored: the next request runs again.
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {

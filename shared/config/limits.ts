@@ -85,6 +85,8 @@ export interface ContentConfig {
   readonly openJobBytesMax: number
   /** Bytes that stored responses, conversations, results of jobs and open batches have together. */
   readonly storedBytesMax: number
+  /** Bytes in Redis of the answers that are recorded in a day under `Idempotency-Key`. */
+  readonly recordedBytesMax: number
   /** Whether webhooks may be sent to addresses outside the public internet. */
   readonly webhooks: { readonly allowsPrivateAddresses: boolean }
 }
@@ -133,6 +135,12 @@ export function readContentConfig(env: EnvReader): ContentConfig {
         'bytes of stored responses, conversations, results of background jobs and unfinished batches per organization',
       fallback: 4 * 1024 ** 3,
       min: 1,
+    }),
+    recordedBytesMax: env.int('MILLRACE_IDEMPOTENCY_BYTES_MAX', {
+      about:
+        'bytes in Redis of the answers recorded in a day under Idempotency-Key, a quarter for one organization',
+      fallback: 256 * 1024 * 1024,
+      min: 1024 * 1024,
     }),
     webhooks: {
       allowsPrivateAddresses: env.bool('MILLRACE_WEBHOOKS_ALLOW_PRIVATE', {

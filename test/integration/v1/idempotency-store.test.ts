@@ -66,3 +66,32 @@ it.for([
     expect(await store.begin(other)).toMatchObject({ state: 'other' })
   },
 )
+
+it('records a day of answers within the bytes of all, and a quarter of them for one organization', async ({
+  redisUrl,
+  keyPrefix,
+}) => {
+  const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
+  onTestFinished(() => redis.disconnect())
+  const store = openIdempotencyStore(redis, keyPrefix, undefined, 100_000)
+  const answer = { ...ANSWER, body: Buffer.alloc(9000, 'x') }
+  /** Whether the answer to a request of an organization is recorded. */
+  const isRecorded = async (organizationId: string, key: string): Promise<boolean> => {
+    const claim = () => claimOf({ ...ORGANIZATION, organizationId }, key, PROMPT)
+    const first = claim()
+    await store.begin(first)
+    await store.finish(first, answer, { form: undefined, streams: [] })
+    return (await store.begin(claim())).state === 'done'
+  }
+  const kept: boolean[][] = []
+  for (const organization of ['a', 'b', 'c', 'd', 'e', 'f']) {
+    kept.push([await isRecorded(organization, '1'), await isRecorded(organization, '2')])
+    expect(await isRecorded(organization, '3')).toBe(false)
+  }
+  expect(kept).toEqual([
+    ...Array.from({ length: 4 }, () => [true, true]),
+    [false, false],
+    [false, false],
+  ])
+  expect(Number(await redis.get(`${keyPrefix}:idempotency:bytes`))).toBeLessThanOrEqual(100_000)
+})
