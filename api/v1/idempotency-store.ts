@@ -51,10 +51,10 @@ return 1
 `)
 
 /**
- * Records the answer, or discards the request when the answer is empty or the answers of the day are
- * too large together, those of the organization or all. KEYS: as above, bytes of the organization,
- * bytes of all, and the reply streams of its jobs, which are not needed any more; ARGV: owner,
- * answer, most bytes of an organization, of all, time to keep, digest of the form data.
+ * Records the answer, or discards the request when the answer is empty or the answers of the day
+ * are too large together, those of the organization or all. KEYS: as above, bytes of the
+ * organization, bytes of all, and the reply streams of its jobs, which are not needed any more;
+ * ARGV: owner, answer, most bytes of an organization, of all, time to keep, digest of the form.
  */
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
@@ -166,9 +166,8 @@ export const RENEW_INTERVAL_MS = LEASE_MS / 3
 
 /**
  * Opens the record of keys in Redis; `prefix` names the installation, and answers of a day have at
- * most `bytesMax` bytes together. What it keeps is encrypted
- * with the client's Idempotency-Key and, because that may be guessed, with the installation's key
- * too.
+ * most `bytesMax` bytes together. What it keeps is encrypted with the client's Idempotency-Key and,
+ * because that may be guessed, with the installation's key too.
  */
 export function openIdempotencyStore(
   redis: Redis,
@@ -176,16 +175,7 @@ export function openIdempotencyStore(
   cipher?: ContentCipher,
   bytesMax = BYTES_MAX,
 ): IdempotencyStore {
-  const encrypt = (bytes: Buffer, claim: Claim): string => {
-    const message = seal(bytes, claim.cipherKey)
-    if (cipher === undefined) return message.toString('base64')
-    return `${OUTER}${cipher.encrypt(message, contextOf(claim)).toString('base64')}`
-  }
-  const decrypt = (text: string, claim: Claim): Buffer => {
-    if (!text.startsWith(OUTER)) return unseal(Buffer.from(text, 'base64'), claim.cipherKey)
-    const outer = Buffer.from(text.slice(OUTER.length), 'base64')
-    return unseal(readContent(outer, cipher, contextOf(claim)), claim.cipherKey)
-  }
+  const { encrypt, decrypt } = cipherOfClaims(cipher)
   // Without a cipher all content is stored in clear text; digests of earlier releases use no key.
   const keyed = (digest: string): readonly string[] => [
     ...(cipher?.keyedDigests(digest) ?? []),
@@ -201,11 +191,11 @@ export function openIdempotencyStore(
     `${recordOf(claim)}:jobs`,
   ]
   const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
-    const bytes = `${prefix}:idempotency:bytes`
-    const ofOrganization = `${bytes}:${claim.organizationId}`
+    const all = `${prefix}:idempotency:bytes`
+    const keys = [...keysOf(claim), `${all}:${claim.organizationId}`, all, ...streams]
     const ownMax = Math.floor(bytesMax * ORGANIZATION_SHARE)
     const args = [claim.owner, answer, ownMax, bytesMax, KEPT_MS, keyedForm(form)]
-    return runScript(redis, END, [...keysOf(claim), ofOrganization, bytes, ...streams], args)
+    return runScript(redis, END, keys, args)
   }
   return {
     async begin(claim) {
@@ -239,6 +229,22 @@ export function openIdempotencyStore(
     },
     async discard(claim, ending) {
       await end(claim, '', ending)
+    },
+  }
+}
+
+/** Encrypts with the client's key and, where there is one, with that of the installation. */
+function cipherOfClaims(cipher: ContentCipher | undefined) {
+  return {
+    encrypt(bytes: Buffer, claim: Claim): string {
+      const message = seal(bytes, claim.cipherKey)
+      if (cipher === undefined) return message.toString('base64')
+      return `${OUTER}${cipher.encrypt(message, contextOf(claim)).toString('base64')}`
+    },
+    decrypt(text: string, claim: Claim): Buffer {
+      if (!text.startsWith(OUTER)) return unseal(Buffer.from(text, 'base64'), claim.cipherKey)
+      const outer = Buffer.from(text.slice(OUTER.length), 'base64')
+      return unseal(readContent(outer, cipher, contextOf(claim)), claim.cipherKey)
     },
   }
 }
