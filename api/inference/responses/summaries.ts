@@ -1,5 +1,5 @@
 import { invalidValue } from '#api/inference/field-schemas.ts'
-import { field } from '#shared/json.ts'
+import { field, parseRecord } from '#shared/json.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openText, sealText } from '#shared/stored-content.ts'
 
@@ -21,20 +21,26 @@ export function summaryOpener(
   organizationId: string,
 ): OpenSummary {
   return (content, param) => {
-    const summary = readSummary(() => openText(content, cipher, contextOf(organizationId)))
+    const text = readText(() => openText(content, cipher, contextOf(organizationId)))
+    // Clear text comes back as it was; it is written only where there is no key.
+    const summary = cipher !== undefined && text === content ? undefined : summaryIn(text)
     if (summary !== undefined) return summary
     throw invalidValue(param, 'this server has written no such compaction for your organization.')
   }
 }
 
-function readSummary(open: () => string): string | undefined {
+function readText(open: () => string): string | undefined {
   try {
-    const summary = field(JSON.parse(open()), 'summary')
-    return typeof summary === 'string' ? summary : undefined
+    return open()
   } catch {
-    // No JSON, or encrypted with another key or for another organization.
+    // Encrypted with another key or for another organization.
     return undefined
   }
+}
+
+function summaryIn(text: string | undefined): string | undefined {
+  const summary = field(parseRecord(text ?? ''), 'summary')
+  return typeof summary === 'string' ? summary : undefined
 }
 
 function contextOf(organizationId: string): string {
