@@ -109,6 +109,30 @@ describe('a file of torch.onnx.export', () => {
   })
 })
 
+describe('a file without caches', () => {
+  it.each(['logits', 'linear_14'])('is refused by that reason with the output %s', async (name) => {
+    const folder = await changed('llama', 'model', (model) => {
+      const { graph } = renamed(model, (other) => (other === 'logits' ? name : other))
+      // The growing caches become constants of no positions.
+      const caches = graph.inputs.filter(({ dims }) => dims?.length === 4)
+      const empty = caches.map((cache) => {
+        return makeConstant(cache.name, 'float32', [1, 2, 0, 16], new Float32Array())
+      })
+      const inputs = graph.inputs.filter((input) => !caches.includes(input))
+      const outputs = graph.outputs.filter((output) => output.name === name)
+      return {
+        ...model,
+        graph: { ...graph, inputs, outputs, constants: [...graph.constants, ...empty] },
+      }
+    })
+    const options = { runtime, folder, onnxFile: 'changed', slots: 1 }
+    await expect(openTextEngine(options)).rejects.toMatchObject({
+      name: 'ModelLoadError',
+      message: expect.stringContaining('exported without a cache'),
+    })
+  })
+})
+
 describe('a file that the optimizer of ONNX Runtime has changed', () => {
   it('is rewritten where its scale follows from the query before its transposition', async () => {
     const folder = await changed('gpt2', 'model', withMeasuredScale)

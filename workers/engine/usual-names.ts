@@ -23,7 +23,7 @@ interface Cache {
  * A decoder whose caches and logits have names of other exporters, such as `key_cache_0` and
  * `cat_7` of PyTorch's, with the usual ones. They are found by what the graph does with them: an
  * input of four axes that something is appended to, and the output that this gives. The same model
- * where its caches have usual names or none is found.
+ * where its caches have usual names.
  */
 export function withUsualNames(model: Model): Model {
   const { graph } = model
@@ -31,7 +31,7 @@ export function withUsualNames(model: Model): Model {
   const view = new GraphView(graph)
   const caches = graph.inputs.flatMap((input) => findCache(view, input) ?? [])
   const [keys, values] = [caches.filter(({ isValue }) => !isValue), caches.filter(isOfValues)]
-  if (keys.length === 0 || keys.length !== values.length) return model
+  if (keys.length !== values.length) return model
   const names = new Map<string, string>()
   for (const [kind, found] of [['key', keys] as const, ['value', values] as const]) {
     for (const [layer, { past, present }] of found.entries()) {
@@ -43,6 +43,7 @@ export function withUsualNames(model: Model): Model {
   const logits = others.filter(({ dims }) => dims?.length === 3)
   const [found] = logits
   if (found !== undefined && logits.length === 1) names.set(found.name, 'logits')
+  if (names.size === 0) return model
   const renamed = renameTensors(graph, names)
   if (renamed === undefined) return model
   const { inputs, outputs } = renamed
