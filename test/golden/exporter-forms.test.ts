@@ -133,6 +133,14 @@ describe('a file without caches', () => {
   })
 })
 
+it.each(['minilm', 'classifier'])(
+  '%s, which is no decoder, is refused by that reason',
+  async (name) => {
+    const options = { runtime, folder: join(MODELS, name), onnxFile: 'model', slots: 1 }
+    await expect(openTextEngine(options)).rejects.toThrow('not a decoder')
+  },
+)
+
 describe('a file that the optimizer of ONNX Runtime has changed', () => {
   it('is rewritten where its scale follows from the query before its transposition', async () => {
     const folder = await changed('gpt2', 'model', withMeasuredScale)

@@ -78,10 +78,11 @@ export function readDecoderGraph(
   const logits = outputs.find((spec) => spec.name === 'logits')
   const vocabSize = logits?.dims.at(-1)
   const tokens = names.get('input_ids') ?? names.get('inputs_embeds')
-  if (tokens === undefined || logits === undefined || typeof vocabSize !== 'number') {
+  const isRead = tokens !== undefined && logits?.dims.length === 3
+  if (!isRead || typeof vocabSize !== 'number') {
     throw new ModelLoadError(
       file,
-      'not a decoder: it needs input_ids or inputs_embeds, and logits of fixed width',
+      'not a decoder: it needs input_ids or inputs_embeds, and logits of [batch, length, vocabulary] of fixed width',
     )
   }
   const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')

@@ -12,6 +12,8 @@ const ATTENTION = new Map([
   ['Attention', { pasts: [4, 5], presents: [1, 2] }],
 ])
 const VALUE = /value|(^|[^a-z])v([^a-z]|$)/i
+/** Outputs of three axes of encoders. */
+const NO_LOGITS = /hidden|embed/i
 
 interface Cache {
   readonly past: string
@@ -40,7 +42,7 @@ export function withUsualNames(model: Model): Model {
     }
   }
   const others = graph.outputs.filter(({ name }) => !names.has(name))
-  const logits = others.filter(({ dims }) => dims?.length === 3)
+  const logits = others.filter(({ name, dims }) => dims?.length === 3 && !NO_LOGITS.test(name))
   const [found] = logits
   if (found !== undefined && logits.length === 1) names.set(found.name, 'logits')
   if (names.size === 0) return model
