@@ -8,6 +8,8 @@ export interface Dependency {
   readonly isRequired: boolean
   /** A hint for the operator when it fails. */
   readonly remedy: string
+  /** The hint for one failure, where it differs. */
+  remedyFor?(error: Error): string | undefined
   /** Rejects when the service does not work. */
   check(): Promise<unknown>
 }
@@ -75,9 +77,11 @@ export class Dependencies {
     return state
   }
 
-  async #stateOf({ name, isRequired, remedy, check }: Dependency): Promise<DependencyState> {
-    const err = await failureOf(check)
+  async #stateOf(dependency: Dependency): Promise<DependencyState> {
+    const { name, isRequired } = dependency
+    const err = await failureOf(() => dependency.check())
     const isOk = err === undefined
+    const remedy = (err && dependency.remedyFor?.(err)) ?? dependency.remedy
     const state = { name, isRequired, remedy, ...(!isOk && { reason: textOf(err) }) }
     const known = this.#changes.get(name)
     if (known?.isOk === isOk) return { ...state, ...known }

@@ -4,6 +4,10 @@ import type { InfraConfig } from '../config/infra.ts'
 import type { Dependency } from '../dependencies.ts'
 import { probeRedis } from './redis-client.ts'
 
+const REACH_REMEDY = 'check REDIS_URL and that Redis runs'
+/** How the answers of a server begin that takes no writes. */
+const REFUSED_WRITE = /^(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM)/
+
 /** The checks of Redis that both tiers make. */
 export function redisChecks(
   redis: Redis,
@@ -13,13 +17,14 @@ export function redisChecks(
     {
       name: 'redis',
       isRequired: true,
-      remedy: 'check REDIS_URL and that Redis runs',
+      remedy: REACH_REMEDY,
       check: () => requireRedis(redis, redisUrl),
     },
     {
       name: 'redis_writes',
       isRequired: false,
       remedy: 'raise maxmemory of Redis, and check that it is not a replica: no job can be queued',
+      remedyFor: ({ message }) => (REFUSED_WRITE.test(message) ? undefined : REACH_REMEDY),
       async check() {
         await requireRedis(redis, redisUrl)
         await redis.set(`${redisPrefix}:health`, '1', 'PX', 1000)

@@ -1,3 +1,5 @@
+import { connect } from 'node:net'
+
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 
 import { parseRedisUrl, type RedisTarget } from '../config/redis-url.ts'
@@ -49,14 +51,45 @@ export async function probeRedis(url: string): Promise<void> {
   }
 }
 
-/** Why no connection comes about; the client itself says of sentinels only that none answers. */
+/**
+ * Why no connection comes about; the client itself says of sentinels only that none answers, and of
+ * a server that waits for the rest of a command in TLS only that it does not answer.
+ */
 export async function explain(url: string, reason: string): Promise<string> {
   const target = parseRedisUrl(url)
-  if (target.kind !== 'sentinel') return reason
+  if (target.kind !== 'sentinel') {
+    const isPlain = await Promise.all(encryptedNodesOf(target).map(speaksPlainly))
+    return isPlain.includes(true) ? NO_TLS : reason
+  }
   const answers = await Promise.all(target.sentinels.map((node) => askSentinel(target, node)))
   // A sentinel that knows the master leaves the reason to the master.
   if (answers.includes(undefined)) return reason
   return [...new Set(answers)].join('; ')
+}
+
+const NO_TLS = 'it does not speak TLS: write redis instead of rediss'
+
+interface Node {
+  readonly host: string
+  readonly port: number
+}
+
+/** The servers to which a URL asks for TLS. */
+function encryptedNodesOf(target: Exclude<RedisTarget, SentinelTarget>): readonly Node[] {
+  if (target.kind === 'cluster') return target.isTls ? target.nodes : []
+  if (!target.url.startsWith('rediss:')) return []
+  const { hostname, port } = new URL(target.url)
+  return [{ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 6379) }]
+}
+
+/** Whether a server answers a command without TLS. */
+function speaksPlainly({ host, port }: Node): Promise<boolean> {
+  const socket = connect({ host, port, timeout: CONNECT_TIMEOUT_MS })
+  socket.on('connect', () => socket.write('PING\r\n'))
+  return new Promise<boolean>((resolve) => {
+    socket.once('data', (answer) => resolve(/^[+-]/.test(answer.toString('latin1'))))
+    for (const end of ['error', 'timeout', 'close']) socket.once(end, () => resolve(false))
+  }).finally(() => socket.destroy())
 }
 
 /** The fault of a sentinel; undefined when it names a master. */

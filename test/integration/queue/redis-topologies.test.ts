@@ -1,13 +1,14 @@
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 
 import type { Cluster } from 'ioredis'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { trustAuthorities } from '#launcher/authorities.ts'
 import { reachRedis } from '#launcher/reach.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { readDepths } from '#shared/queue/depth.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
+import { probeRedis } from '#shared/queue/redis-client.ts'
 import { log } from '#test/support/queue.ts'
 import { type RedisTopology, startCluster, startSentinels } from '#test/support/redis-topologies.ts'
 
@@ -54,6 +55,24 @@ describe('sentinels that ask for TLS and passwords', () => {
     trustAuthorities(redis.caFile)
     const reaching = openRedis(change(redis.url), 'producer', log, 500)
     await expect(reaching).rejects.toThrow(reason)
+  })
+})
+
+describe('a server without TLS', () => {
+  it.each([
+    ['redis:', 'rediss:'],
+    ['redis:', 'rediss+cluster:'],
+  ])('is named where the URL has %s as %s', async (plain, encrypted) => {
+    const url = inject('redisUrl')
+      .replace(plain, encrypted)
+      .replace(/\/\d+$/, '')
+    const reason = /it does not speak TLS: write redis instead of rediss/
+    await expect(openRedis(url, 'producer', log, 500)).rejects.toThrow(reason)
+    await expect(probeRedis(url)).rejects.toThrow(reason)
+  })
+
+  it('has the fault of the connection where nothing listens', async () => {
+    await expect(probeRedis('rediss://127.0.0.1:1')).rejects.toThrow(/ECONNREFUSED/)
   })
 })
 
