@@ -16,9 +16,11 @@ ink what differs from the border of the image. Heads of the first two layers fin
 - captions: "Describe the image."
 
 The system turn, several questions in a row and questions without an image occurred in training. Scores are of scenes with a pair of colour and shape (or digit) that training
-never had, in the wordings of training (`models/training/tiny_vlm/wordings.py`); other wordings have a row of their own.""",
+never had, in the wordings of training (`models/training/tiny_vlm/wordings.py`); other wordings have a row of their own. Questions without a clear answer were neither
+learned nor measured: one thing is beside another from 0.16 of the side on, `where` needs 1.4 times as much along one axis as along the other, and places near the borders of
+thirds are left out.""",
     limitations="""**It sees nothing else.** Photographs, drawings, text, outlines, shadows, backgrounds of several colours and things that touch are described as shapes on one colour.
-Images of other proportions are squeezed. It reads one image in a conversation. It answers in English, in the wordings of its generator; most others get the answer to some other question.
+Images of other proportions are squeezed. It reads one image in a conversation. It answers in English, in the wordings of its generator; others may get the answer to some other question.
 Colours that are close (red and orange, purple and grey) were never on each other in training.""",
     files="""- `onnx/vision_encoder_quantized.onnx`, `onnx/embed_tokens_quantized.onnx`, `onnx/decoder_model_merged_quantized.onnx` (GroupQueryAttention); weights stored as int8
 - `preprocessor_config.json`: the whole image in one size""",
