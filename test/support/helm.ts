@@ -26,7 +26,8 @@ export function runHelm(...args: string[]): { status: number | null; output: str
 
 /**
  * What helm renders for `test/fixtures/helm/<name>.values.yaml`, or undefined without helm. Values
- * of Secrets are random and left out; files of the chart are named by their length.
+ * of Secrets are random and left out, as are empty lines before documents, which Helm 4 writes;
+ * files of the chart are named by their length.
  */
 export function render(name: string): string | undefined {
   const values = join(FIXTURES, `${name}.values.yaml`)
@@ -42,6 +43,7 @@ export function render(name: string): string | undefined {
   )
   if (found?.status !== 0) return undefined
   return found.output
+    .replaceAll(/\n+(?=---\n|$(?![\s\S]))/g, '\n')
     .replaceAll(/^( {2}(?:[A-Z0-9_]+): )[\w+/]{20,}={0,2}$/gm, '$1c2VjcmV0')
     .replaceAll(/^( {2}millrace\.json: ).*$/gm, '$1"{}"')
     .replace(/^(kind: PrometheusRule[\s\S]*?\nspec:)[\s\S]*?(?=\n---|$(?![\s\S]))/m, '$1 {}')
