@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,6 +7,7 @@ import { Redis } from 'ioredis'
 
 import { findFreePort } from '#launcher/embedded/child.ts'
 
+import { makeCertificates } from './certificates.ts'
 import { eventually } from './queue.ts'
 
 /** Of the data nodes and of the sentinels: both ask for one. */
@@ -39,7 +39,7 @@ export async function startSentinels(
   options: { readonly isTls?: boolean } = {},
 ): Promise<RedisTopology> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-sentinels-'))
-  const tls = options.isTls === true ? makeCertificates(folder) : undefined
+  const tls = options.isTls === true ? redisCertificates(folder) : undefined
   const servers: Server[] = []
   const start = async (lines: readonly string[], args: readonly string[] = []) => {
     const server = await startServer(folder, [...lines, ...(tls?.lines ?? [])], {
@@ -200,50 +200,15 @@ async function waitFor(redis: Redis, holds: (redis: Redis) => Promise<boolean>):
   }
 }
 
-/** An authority and a certificate for 127.0.0.1. */
-function makeCertificates(folder: string) {
-  const path = (name: string): string => join(folder, name)
-  const openssl = (...args: string[]): void => {
-    const done = spawnSync('openssl', args, { encoding: 'utf8' })
-    if (done.status !== 0) throw new Error(done.stderr)
-  }
-  const key = ['-newkey', 'rsa:2048', '-nodes', '-days', '2']
-  openssl(
-    'req',
-    '-x509',
-    ...key,
-    '-subj',
-    '/CN=Test authority',
-    '-keyout',
-    path('ca.key'),
-    '-out',
-    path('ca.pem'),
-  )
-  openssl(
-    'req',
-    '-x509',
-    ...key,
-    '-subj',
-    '/CN=127.0.0.1',
-    '-addext',
-    'subjectAltName=IP:127.0.0.1',
-    '-addext',
-    'basicConstraints=CA:FALSE',
-    '-CA',
-    path('ca.pem'),
-    '-CAkey',
-    path('ca.key'),
-    '-keyout',
-    path('server.key'),
-    '-out',
-    path('server.pem'),
-  )
+/** An authority and a certificate, as Redis takes them. */
+function redisCertificates(folder: string) {
+  const { caFile, ca, certFile, keyFile } = makeCertificates(folder)
   const lines = [
-    `tls-cert-file ${path('server.pem')}`,
-    `tls-key-file ${path('server.key')}`,
-    `tls-ca-cert-file ${path('ca.pem')}`,
+    `tls-cert-file ${certFile}`,
+    `tls-key-file ${keyFile}`,
+    `tls-ca-cert-file ${caFile}`,
     'tls-auth-clients no',
     'tls-replication yes',
   ]
-  return { caFile: path('ca.pem'), ca: readFileSync(path('ca.pem'), 'utf8'), lines }
+  return { caFile, ca, lines }
 }
