@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
+import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { parseCatalogue } from '#shared/catalogue.ts'
@@ -11,7 +12,7 @@ import { type Sample, samples } from '#test/support/documents.ts'
 import { findPackaged } from '#test/support/packaged.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { API_KEY, ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
+import { API_KEY, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 const run = promisify(execFile)
 const ROOT = join(import.meta.dirname, '../../..')
@@ -38,6 +39,7 @@ function curlsOf({ place, language, text }: Sample): readonly Sample[] {
 let tiers: Tiers
 let folder: string
 let dropDatabase: () => Promise<void>
+let image: string
 
 beforeAll(async () => {
   const database = await createDatabase()
@@ -48,9 +50,11 @@ beforeAll(async () => {
     redisUrl: inject('redisUrl'),
     keyPrefix: freshPrefix(),
     folder,
-    env: { ...ONE_MODEL, MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN },
+    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-vlm', MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN },
   })
   await tiers.startWorker()
+  const square = sharp({ create: { width: 64, height: 64, channels: 3, background: '#f00' } })
+  image = `data:image/png;base64,${(await square.png().toBuffer()).toString('base64')}`
   await writeFile(join(folder, '.curlrc'), 'silent\nwrite-out = "\\n%{http_code}"\n')
 }, SETUP_TIMEOUT_MS)
 
@@ -67,6 +71,7 @@ function readersEnv() {
     CURL_HOME: folder,
     URL: tiers.url,
     KEY: API_KEY,
+    IMAGE: image,
     MILLRACE_API_KEY: API_KEY,
     MILLRACE_KEY: API_KEY,
     MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
