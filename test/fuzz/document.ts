@@ -1,5 +1,6 @@
 /** A JSON Schema as far as the fuzzer reads one. */
 export interface Schema {
+  readonly $ref?: string
   readonly type?: string | readonly string[]
   readonly enum?: readonly unknown[]
   readonly const?: unknown
@@ -52,6 +53,7 @@ interface DocumentOperation {
 
 /** What `/openapi.json` answers. */
 export interface Document {
+  readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
   readonly paths: Readonly<Record<string, Readonly<Record<string, DocumentOperation>>>>
 }
 
@@ -63,9 +65,11 @@ const SURFACES: readonly (readonly [RegExp, Surface])[] = [
 ]
 
 /** Every operation of the document, and the pages of administration that it leaves out. */
-export function listOperations(document: Document): Operation[] {
-  const described = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => readOperation(method, path, operation)),
+export function listOperations({ paths, components }: Document): Operation[] {
+  const described = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) =>
+      readOperation(method, path, operation, components),
+    ),
   )
   return [...described, ...PAGES]
 }
@@ -74,13 +78,20 @@ export function listOperations(document: Document): Operation[] {
 export const nameOf = ({ method, path }: Pick<Operation, 'method' | 'path'>): string =>
   `${method} ${path}`
 
-function readOperation(method: string, path: string, operation: DocumentOperation): Operation {
+function readOperation(
+  method: string,
+  path: string,
+  operation: DocumentOperation,
+  { schemas }: Document['components'],
+): Operation {
   const content = operation.requestBody?.content ?? {}
   const form = content['multipart/form-data']?.schema ?? UNDESCRIBED_FORMS[`${method} ${path}`]
   const json = content['application/json']?.schema
   const answers = Object.entries(operation.responses).flatMap(([status, { content: shown }]) => {
     const schema = shown?.['application/json']?.schema
-    return schema === undefined ? [] : [[status, schema] as const]
+    if (schema === undefined) return []
+    const { $ref = '' } = schema
+    return [[status, schemas[$ref.replace('#/components/schemas/', '')] ?? schema] as const]
   })
   return {
     method: method.toUpperCase(),
