@@ -18,6 +18,7 @@ class Card:
     limitations: str
     files: str
     labels: dict[str, str]
+    lower_is_better: bool = False  # of goals up to one half, such as error rates
 
 
 def _score(entry: Any) -> str:
@@ -33,11 +34,11 @@ def _row(label: str, entry: Any) -> str:
     return f"| {label} | {_score(entry)} | {wanted if wanted is not None else ''} |"
 
 
-def _missed(card: Card, gates: dict[str, Any], lower_is_better: bool) -> str:
+def _missed(card: Card, gates: dict[str, Any]) -> str:
     names = []
     for key, entry in gates.items():
         if isinstance(entry, dict) and "wanted" in entry:
-            short = entry["score"] > entry["wanted"] if lower_is_better and "score" in entry and entry["wanted"] <= 0.5 else entry["score"] < entry["wanted"]
+            short = entry["score"] > entry["wanted"] if card.lower_is_better and "score" in entry and entry["wanted"] <= 0.5 else entry["score"] < entry["wanted"]
             if short:
                 names.append(card.labels.get(key, key))
     if not names:
@@ -54,7 +55,7 @@ def _curve(rows: list[dict[str, Any]]) -> str:
     return "\n## Learning curve\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
-def write_card(card: Card, lower_is_better: bool = False) -> None:
+def write_card(card: Card) -> None:
     """models/<name>/README.md."""
     folder = model_dir(card.name)
     measured = json.loads((folder / "eval.json").read_text())
@@ -86,7 +87,7 @@ Measured on {measured["measured"]} with the committed files on problems that tra
 | --- | --- | --- |
 {chr(10).join(rows)}
 
-{_missed(card, measured["gates"], lower_is_better)}
+{_missed(card, measured["gates"])}
 {_curve(measured.get("curve", []))}
 ## Limitations
 

@@ -3,28 +3,29 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
+from .card import write_card
 from .errors import refuse
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What each verb does for one model."""
+    """What is peculiar to one model. Its modules `export`, `evaluate` and `card` are imported when a verb needs them."""
 
     name: str
     generate: Callable[[], None]
     train: Callable[[float, bool, Path | None], None]
-    export: Callable[[], None]
-    evaluate: Callable[[], None]
     minutes: float
 
 
 def run(steps: Steps) -> None:
     """Parse the command line and do one step."""
-    parser = argparse.ArgumentParser(prog=f"python -m models.training.{steps.name.replace('-', '_')}")
+    package = f"models.training.{steps.name.replace('-', '_')}"
+    parser = argparse.ArgumentParser(prog=f"python -m {package}")
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("generate", help="build the tokenizer and whatever data is prepared beforehand")
     train = verbs.add_parser("train", help="train within a budget of minutes")
@@ -40,5 +41,10 @@ def run(steps: Steps) -> None:
             refuse("--minutes and --threads must be above zero.")
         torch.set_num_threads(options.threads)
         steps.train(options.minutes, options.resume, options.pause_file)
+    elif options.verb == "generate":
+        steps.generate()
+    elif options.verb == "export":
+        import_module(f"{package}.export").export()
     else:
-        {"generate": steps.generate, "export": steps.export, "evaluate": steps.evaluate}[options.verb]()
+        import_module(f"{package}.evaluate").evaluate()
+        write_card(import_module(f"{package}.card").CARD)

@@ -4,7 +4,6 @@ import json
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +12,7 @@ from tokenizers import Tokenizer
 from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
+from ..common.trainer import MuonTrainer
 from ..common.vocabulary_file import load_tokenizer
 from .batches import batches
 from .data.mix import Mixture
@@ -27,8 +27,10 @@ HELD = 0.3  # of the minutes that such a run adds before its rate falls
 EASY = 0.3  # loss weight of a token that is already certain, against 1.7 of one that is wrong
 
 
-class Trainer:
+class Trainer(MuonTrainer):
     """Model, optimizers and the stream of batches."""
+
+    COUNTED = "tokens"
 
     def __init__(self, tokenizer: Tokenizer, seed: int) -> None:
         self.tokenizer = tokenizer
@@ -39,22 +41,6 @@ class Trainer:
         self.adam = torch.optim.AdamW(rest, 3e-3, betas=(0.9, 0.98), weight_decay=0.01)
         self.seed = seed
         self.tokens = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
-        return {
-            "model": self.model.state_dict(),
-            "muon": self.muon.state_dict(),
-            "adam": self.adam.state_dict(),
-            "tokens": self.tokens,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.model.load_state_dict(state["model"])
-        self.muon.load_state_dict(state["muon"])
-        self.adam.load_state_dict(state["adam"])
-        self.tokens = state["tokens"]
 
     def step(self, ids: torch.Tensor, weights: torch.Tensor, scale: float) -> float:
         """One update; returns the mean loss of the answers' tokens."""

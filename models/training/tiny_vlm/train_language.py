@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
+from ..common.trainer import MuonTrainer
 from ..common.vocabulary_file import load_tokenizer
 from . import NAME
 from .code import true_code
@@ -21,8 +21,10 @@ BATCH, RATE, MUON_RATE = 16, 3e-3, 0.012
 IMAGE_RATE = 0.25  # times the rate, for the projection of the image code: what it adds must not hide the words of things
 
 
-class LanguageTrainer:
+class LanguageTrainer(MuonTrainer):
     """Model and optimizers."""
+
+    COUNTED = "images"
 
     def __init__(self) -> None:
         tokenizer = load_tokenizer(work_dir(NAME) / "tokenizer.json")
@@ -34,17 +36,6 @@ class LanguageTrainer:
         groups = [{"params": [p for p in self.rest if (id(p) in seen) == of_image], "factor": IMAGE_RATE if of_image else 1.0} for of_image in (False, True)]
         self.adam = torch.optim.AdamW(groups, RATE, betas=(0.9, 0.98), weight_decay=0.01)
         self.images = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
-        return {"model": self.model.state_dict(), "adam": self.adam.state_dict(), "muon": self.muon.state_dict(), "images": self.images}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.model.load_state_dict(state["model"])
-        self.adam.load_state_dict(state["adam"])
-        self.muon.load_state_dict(state["muon"])
-        self.images = state["images"]
 
     def step(self, rng: random.Random, scale: float) -> tuple[float, float]:
         """One update; returns the loss and the share of right first tokens."""

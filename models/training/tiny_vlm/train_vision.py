@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ import torch
 from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon
 from ..common.paths import work_dir
+from ..common.trainer import MuonTrainer
 from . import NAME
 from .drawing import distorted
 from .scenes import View, view
@@ -22,8 +22,10 @@ REUSED = 2  # updates with each image, because drawing takes as long as an updat
 OUTER = ("cells", "colours", "ground", "body.0.")  # not for Muon: no matrix between hidden states
 
 
-class VisionTrainer:
+class VisionTrainer(MuonTrainer):
     """Network and optimizers."""
+
+    COUNTED = "images"
 
     def __init__(self) -> None:
         self.model = Vision()
@@ -35,17 +37,6 @@ class VisionTrainer:
         self.adam = torch.optim.AdamW(groups, RATE, betas=(0.9, 0.99), weight_decay=0.0)
         self.images = 0
         self.drawn: list[tuple[View, np.ndarray]] = []
-
-    def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
-        return {"model": self.model.state_dict(), "adam": self.adam.state_dict(), "muon": self.muon.state_dict(), "images": self.images}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.model.load_state_dict(state["model"])
-        self.adam.load_state_dict(state["adam"])
-        self.muon.load_state_dict(state["muon"])
-        self.images = state["images"]
 
     def step(self, rng: random.Random, scale: float) -> dict[str, float]:
         """One update."""

@@ -3,24 +3,4 @@
 from ..common.cli import Steps, run
 from .train import NAME, generate, train
 
-
-def export() -> None:
-    """Write the committed folder."""
-    from .alignment import write_heads
-    from .export import export as write
-
-    write()
-    write_heads()
-
-
-def evaluate() -> None:
-    """Measure the committed folder and write its card."""
-    from ..common.card import write_card
-    from .card import CARD
-    from .evaluate import evaluate as measure
-
-    measure()
-    write_card(CARD, lower_is_better=True)
-
-
-run(Steps(NAME, generate, train, export, evaluate, minutes=120))
+run(Steps(NAME, generate, train, minutes=120))

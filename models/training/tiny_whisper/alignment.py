@@ -125,7 +125,7 @@ def main() -> None:
     report = json.loads((folder / "eval.json").read_text())
     report["gates"]["wordStarts"] = {"score": word_starts(Listener(folder), heads_of(folder))}
     write_json(folder / "eval.json", report)
-    write_card(CARD, lower_is_better=True)
+    write_card(CARD)
     print(report["gates"]["wordStarts"])
 
 

@@ -17,4 +17,5 @@ than five seconds of silence with wrong times.""",
     labels={f"{code} transcribe": f"Word error rate, {name}" for code, name in (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "French"))}
     | {f"{code} translate": f"Word error rate, {name} to English" for code, name in (("de", "German"), ("es", "Spanish"), ("fr", "French"))}
     | {"recordings": "Word error rate, nine sentences over several windows, all languages", "language": "Language detected", "timestamps": "Sentence times within 0.2 s", "wordStarts": "Word starts within 0.2 s, without first words", "silence": "Noise found to be no speech", "speechNotSilence": "Speech not taken for silence"},
+    lower_is_better=True,
 )

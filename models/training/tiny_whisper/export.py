@@ -53,7 +53,9 @@ def _write_texts(vocabulary: Vocabulary) -> None:
 
 
 def export() -> None:
-    """Write models/tiny-whisper from the newest checkpoint."""
+    """Write models/tiny-whisper from the newest checkpoint, with the heads that time words."""
+    from .alignment import write_heads  # which reads what is written here
+
     work, folder = work_dir(NAME), model_dir(NAME)
     state = read_checkpoint(work / "checkpoint.pt")["model"]
     vocabulary = Vocabulary(load_tokenizer(work / "tokenizer.json"))
@@ -72,3 +74,4 @@ def export() -> None:
     _write_texts(vocabulary)
     write_manifest(NAME)
     print(f"wrote {folder}")
+    write_heads()

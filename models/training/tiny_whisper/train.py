@@ -4,7 +4,6 @@ import json
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
+from ..common.trainer import MuonTrainer
 from ..common.vocabulary_file import load_tokenizer
 from ..common.wer import word_error_rate
 from . import pool as speech
@@ -36,8 +36,10 @@ def generate() -> None:
     speech.build(folder, "train", 0, TRAINED, False)
 
 
-class Trainer:
+class Trainer(MuonTrainer):
     """Model, optimizers and the maker of windows."""
+
+    COUNTED = "clips"
 
     def __init__(self, vocabulary: Vocabulary, pool: speech.Pool, seed: int) -> None:
         self.vocabulary = vocabulary
@@ -50,17 +52,6 @@ class Trainer:
         self.maker = Maker(pool, self.rng)
         self.generator = torch.Generator().manual_seed(seed)
         self.clips = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
-        return {"model": self.model.state_dict(), "muon": self.muon.state_dict(), "adam": self.adam.state_dict(), "clips": self.clips}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.model.load_state_dict(state["model"])
-        self.muon.load_state_dict(state["muon"])
-        self.adam.load_state_dict(state["adam"])
-        self.clips = state["clips"]
 
     def batch(self, fraction: float) -> list[Window]:
         """Short windows first; then windows of the full length with several sentences."""
