@@ -78,6 +78,11 @@ export const RERANK_BODY = Type.Object(
 )
 export type RerankBody = Static<typeof RERANK_BODY>
 
+const RELEVANCE = {
+  type: 'number',
+  description:
+    'From 0 to 1 by a cross-encoder; by a model of several vectors the sum of the largest similarities of the tokens of the query.',
+}
 const RESULTS = {
   type: 'array',
   items: {
@@ -85,7 +90,7 @@ const RESULTS = {
     required: ['index', 'relevance_score'],
     properties: {
       index: { type: 'integer', description: 'Position among the documents sent.' },
-      relevance_score: { type: 'number', minimum: 0, maximum: 1 },
+      relevance_score: RELEVANCE,
       document: { type: 'object', properties: { text: { type: 'string' } } },
     },
   },
@@ -118,7 +123,7 @@ const RERANK_RESPONSE = {
         required: ['index', 'score'],
         properties: {
           index: { type: 'integer' },
-          score: { type: 'number', minimum: 0, maximum: 1 },
+          score: RELEVANCE,
           text: { type: 'string' },
         },
       },
