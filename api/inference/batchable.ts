@@ -24,6 +24,12 @@ import {
   embedInput,
 } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
+import {
+  MULTI_VECTOR_BODY,
+  type MultiVectorBody,
+  multiVectorJob,
+  writeMultiVector,
+} from './embeddings/multi-vector.ts'
 import { invalidValue } from './field-schemas.ts'
 import type { Generation, Validated } from './generate.ts'
 import { getImageModel, inlineImages } from './images/image-answer.ts'
@@ -141,6 +147,11 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     precheck: (body) => checkInputCount(body, 'inputs'),
     plan: sparsePlan,
   },
+  '/v1/multi-vector': {
+    schema: MULTI_VECTOR_BODY,
+    precheck: checkInputCount,
+    plan: multiVectorPlan,
+  },
   '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
   '/v1/moderations': { schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
   '/v1/classify': { schema: CLASSIFY_BODY, precheck: checkClassifyBody, plan: labellingPlan },
@@ -243,6 +254,18 @@ async function sparsePlan(services: Needs, { caller, body }: Line): Promise<Plan
         throw new Error('a sparse embedding was answered otherwise')
       }
       return writeSparse(result.vectors)
+    },
+  }
+}
+
+async function multiVectorPlan(services: Needs, { caller, body: anyBody }: Line): Promise<Plan> {
+  const body = anyBody as MultiVectorBody
+  const { model, input } = await multiVectorJob(services, caller, body)
+  return {
+    ...({ kind: 'embedding', model, input } as const),
+    present({ result, usage }) {
+      if (!('matrices' in result)) throw new Error('vectors of tokens were answered otherwise')
+      return writeMultiVector(model, body, { result, usage })
     },
   }
 }

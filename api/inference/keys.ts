@@ -1,10 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import { requireUnlimitedKey } from '#api/limits/own-limits.ts'
+import { KEY_LIMIT_FIELDS, type KeyLimitsBody, keyLimitsOf } from '#api/v1/key-limits.ts'
+import { anonymousUsersCannot, type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
-import type { ApiKeyRequest, KeyLimits, StoredApiKey } from '#shared/db/api-keys.ts'
+import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
@@ -16,20 +18,10 @@ import type { InferenceServices } from './services.ts'
 
 const MODELS_MAX = 1000
 
-const LIMIT_MAX = 1e12
-const limitField = (description: string) =>
-  optionalInteger({
-    minimum: 1,
-    maximum: LIMIT_MAX,
-    description: `${description}; the limits of the server and the organization hold besides it.`,
-  })
-const LIMIT_FIELDS = {
-  requests_per_minute: limitField('Requests of this key in a minute at most'),
-  tokens_per_minute: limitField('Tokens of this key in a minute at most'),
-  concurrent_requests: limitField('Requests of this key that run jobs at the same time at most'),
-}
-const LIMITS_BODY = Type.Object(LIMIT_FIELDS, { additionalProperties: false, minProperties: 1 })
-type LimitsBody = Static<typeof LIMITS_BODY>
+const LIMITS_BODY = Type.Object(KEY_LIMIT_FIELDS, {
+  additionalProperties: false,
+  minProperties: 1,
+})
 
 const KEY_BODY = Type.Object(
   {
@@ -53,7 +45,7 @@ const KEY_BODY = Type.Object(
     expires_at: optionalInteger({
       description: 'Unix seconds after which the key is dead; with its creator if absent.',
     }),
-    ...LIMIT_FIELDS,
+    ...KEY_LIMIT_FIELDS,
   },
   { additionalProperties: false },
 )
@@ -194,7 +186,7 @@ function registerRotation(app: FastifyInstance, services: InferenceServices): vo
 
 function registerLimits(app: FastifyInstance, services: InferenceServices): void {
   const { apiKeys, note } = services
-  app.patch<{ Params: { id: string }; Body: LimitsBody }>('/api_keys/:id', {
+  app.patch<{ Params: { id: string }; Body: KeyLimitsBody }>('/api_keys/:id', {
     config: { scope: 'keys' },
     schema: {
       tags: ['API keys'],
@@ -208,8 +200,8 @@ function registerLimits(app: FastifyInstance, services: InferenceServices): void
     handler: async (request) => {
       const { id } = request.params
       const caller = callerOf(request)
-      mustBeUnlimited(caller)
-      const key = await apiKeys.limit(caller.organizationId, id, limitsOf(request.body))
+      requireUnlimitedKey(caller)
+      const key = await apiKeys.limit(caller.organizationId, id, keyLimitsOf(request.body))
       if (key === undefined) {
         throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
       }
@@ -219,34 +211,12 @@ function registerLimits(app: FastifyInstance, services: InferenceServices): void
   })
 }
 
-/** The limits that a body sets or, as null, removes. */
-function limitsOf(body: LimitsBody): Partial<KeyLimits> {
-  const { requests_per_minute: requests, tokens_per_minute: tokens } = body
-  return {
-    ...(requests !== undefined && { requestsPerMinute: requests }),
-    ...(tokens !== undefined && { tokensPerMinute: tokens }),
-    ...(body.concurrent_requests !== undefined && { concurrentJobs: body.concurrent_requests }),
-  }
-}
-
-/** A key with limits of its own would have none through another key, or a new one. */
-function mustBeUnlimited({ limits }: Caller): void {
-  if (limits === undefined) return
-  throw failure.accessDenied(
-    'An API key with limits of its own cannot create, rotate or limit API keys.',
-    { code: 'insufficient_permissions' },
-  )
-}
-
 // A key outlives the session of an anonymous user and escapes the limit of anonymous users.
 function mustMakeKeys(caller: Caller, { config }: InferenceServices): void {
-  mustBeUnlimited(caller)
+  requireUnlimitedKey(caller)
   const { isAnonymous } = caller
   if (isAnonymous !== true || config.anonymousUsersMayCreateKeys === true) return
-  throw failure.accessDenied(
-    'Anonymous users cannot create API keys. Add an email address, a phone number or a provider to the account first.',
-    { code: 'insufficient_permissions' },
-  )
+  throw anonymousUsersCannot('create API keys')
 }
 
 /** A caller who receives the secret of a key has its rights, so they must be the caller's own. */
@@ -298,7 +268,7 @@ async function newKey(
     modelIds: subset(modelIds ?? null, caller.modelIds, 'models'),
     expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
     createdBy: creatorOf(caller),
-    ...limitsOf(body),
+    ...keyLimitsOf(body),
   }
 }
 

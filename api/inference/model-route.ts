@@ -150,8 +150,8 @@ export async function getChatModel(
 interface ModelNeed {
   readonly name: string
   readonly kind: QueueKind
-  /** The capability that the catalogue must list; any when absent. */
-  readonly capability?: string
+  /** The capability that the catalogue must list, or one of several; any when absent. */
+  readonly capability?: string | readonly string[]
   /** Capabilities that exclude the model. */
   readonly without?: readonly string[]
   /** As the client knows it, such as `v1/edits`. */
@@ -182,7 +182,7 @@ export async function getCapableModel(
   const can = (name: string): boolean => model.capabilities.includes(name)
   const listed = LISTED_FOR[endpoint]
   const isListed = listed === undefined || model.capabilities.length === 0 || can(listed)
-  const isAble = isListed && (capability === undefined || can(capability))
+  const isAble = isListed && (capability === undefined || [capability].flat().some(can))
   if (isAble && !without.some(can)) return model
   throw failure.notFound(
     `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.${hintOf(model)}`,
@@ -194,6 +194,7 @@ const VECTOR_ENDPOINTS: Readonly<Record<string, string>> = {
   rerank: 'v1/rerank',
   classify: 'v1/classify',
   sparse: 'v1/embed_sparse',
+  'multi-vector': 'v1/multi-vector',
 }
 
 /** Models of one kind, embeddings, have several endpoints. */
@@ -217,17 +218,27 @@ export function getTaskModel(
     endpoint,
   }: {
     readonly name: string | null | undefined
-    readonly task: 'rerank' | 'classify' | 'sparse'
+    readonly task: keyof typeof CAPABILITIES_OF_TASKS
     readonly reads?: 'texts' | 'images'
     readonly endpoint: string
   },
 ): Promise<CatalogueModel> {
+  const { [task]: capability } = CAPABILITIES_OF_TASKS
   const first = models.catalogue.models.find(
-    (model) => model.capabilities.includes(task) && readsOf(model) === reads,
+    (model) =>
+      capability.some((each) => model.capabilities.includes(each)) && readsOf(model) === reads,
   )
-  const need = { name: name ?? first?.id ?? task, kind: 'embedding', capability: task } as const
+  const need = { name: name ?? first?.id ?? task, kind: 'embedding', capability } as const
   return getCapableModel(models, caller, { ...need, endpoint })
 }
+
+/** The capabilities of models that have a task, each by itself. */
+const CAPABILITIES_OF_TASKS = {
+  rerank: ['rerank', 'multi-vector'],
+  classify: ['classify'],
+  sparse: ['sparse'],
+  'multi-vector': ['multi-vector'],
+} as const satisfies Readonly<Record<string, readonly string[]>>
 
 /** What a model with one task reads. */
 export function readsOf({ capabilities }: CatalogueModel): 'texts' | 'images' {

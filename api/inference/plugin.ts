@@ -6,10 +6,12 @@ import type { Dialect } from '#shared/config/inference.ts'
 import { registerAudio } from './audio/audio.ts'
 import { registerChatCompletions } from './chat/chat-completions.ts'
 import { registerStoredChats } from './chat/stored-chats.ts'
+import { registerCohereEmbed } from './cohere/cohere-embed.ts'
 import { registerCompletions } from './completions/completions.ts'
 import { registerEdits } from './completions/edits.ts'
 import { registerEmbedSparse } from './embeddings/embed-sparse.ts'
 import { registerEmbeddings } from './embeddings/embeddings.ts'
+import { registerMultiVector } from './embeddings/multi-vector.ts'
 import { registerSearch } from './embeddings/search.ts'
 import { registerEngines } from './engines.ts'
 import { registerImageForms, registerImageGenerations } from './images/images.ts'
@@ -46,6 +48,8 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerEdits(app, services)
     registerEmbeddings(app, services)
     registerEmbedSparse(app, services)
+    if (serves('cohere')) registerCohereEmbed(app, services, '1')
+    registerMultiVector(app, services)
     registerRerank(app, services)
     registerModerations(app, services)
     if (serves('vllm')) registerClassify(app, services)

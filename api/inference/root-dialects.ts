@@ -2,9 +2,12 @@ import type { FastifyPluginAsync } from 'fastify'
 
 import type { Dialect } from '#shared/config/inference.ts'
 
+import { registerCohereEmbed } from './cohere/cohere-embed.ts'
+import { registerCohereRerank } from './cohere/cohere-rerank.ts'
+import { registerEmbed } from './embeddings/embed.ts'
 import { registerEmbedSparse } from './embeddings/embed-sparse.ts'
 import { registerClassify } from './moderations/classify.ts'
-import { registerCohereRerank } from './rerank/cohere.ts'
+import { registerPredict } from './moderations/predict.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
 import { errorResponses } from './response-schemas.ts'
@@ -21,7 +24,12 @@ export function rootDialects(services: InferenceServices, version: string): Fast
       registerRerank(app, services, 'createRerankAtRoot')
       registerScore(app, services, 'createScoreAtRoot')
     }
-    if (serves('tei')) registerEmbedSparse(app, services, 'createSparseEmbeddingAtRoot')
+    if (serves('cohere')) registerCohereEmbed(app, services, '2')
+    if (serves('tei')) {
+      registerEmbed(app, services)
+      registerEmbedSparse(app, services, 'createSparseEmbeddingAtRoot')
+      registerPredict(app, services)
+    }
     if (!serves('vllm')) return
     registerTokenize(app, services, 'AtRoot')
     registerClassify(app, services, 'createClassificationAtRoot')

@@ -172,7 +172,8 @@ export const SAMPLING_FIELDS = {
     maximum: INT64_MAX,
     description: 'Makes sampling repeatable; drawn at random when absent.',
   }),
-  user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  // As long as in messages, whose `metadata.user_id` proxies send here.
+  user: optionalString({ maxLength: 512, description: 'Your id of the end user.' }),
   top_k: optionalInteger({
     minimum: -1,
     maximum: 1_000_000,

@@ -94,6 +94,8 @@ const FIELDS = {
   modalities: Type.Optional(nullable(Type.Array(choice(['text'])))),
   prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
+  // Of proxies, for when the first model is busy. Without it here, it would be a wrong `model`.
+  models: ineffective({ type: ['array', 'null'] }),
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
@@ -235,6 +237,6 @@ export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityCla
 function logprobsOf(body: ChatBody): number | null {
   const count = body.top_logprobs ?? null
   if (body.logprobs === true) return count ?? 0
-  if (count === null) return null
+  if (count === null || count === 0) return null
   throw invalidValue('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
 }

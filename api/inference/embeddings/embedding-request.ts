@@ -117,37 +117,42 @@ export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
  * Refuses too many inputs before the validator reads them all. A list of numbers is one input; the
  * schema bounds its length.
  */
-export function checkInputCount(body: unknown, param: 'input' | 'inputs' = 'input'): void {
-  const { [param]: input } = (body ?? {}) as { readonly [param: string]: unknown }
+export function checkInputCount(body: unknown, param = 'input'): void {
+  const { [param]: input } = (body ?? {}) as Readonly<Record<string, unknown>>
   if (!Array.isArray(input) || typeof input[0] === 'number') return
   if (input.length > INPUTS_MAX) throw tooManyInputs(input.length, param)
 }
 
 /** An embedding as the workers read it, and the files of its images. */
-interface Embedding {
+export interface Embedding {
   readonly input: EmbedInput
   readonly images: RequestImages
 }
 
 /**
  * An embedding request as the workers read it. Token ids are those of the model, unless `modelName`
- * is a name of OpenAI: then they are decoded. Throws what the schema cannot say.
+ * is a name of OpenAI: then they are decoded. `param` is the field of the client that has the
+ * inputs. Throws what the schema cannot say.
  */
 export async function embedInput(
   body: EmbeddingBody,
-  { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
+  {
+    model,
+    modelName,
+    param = 'input',
+  }: { readonly model: CatalogueModel; readonly modelName: string; readonly param?: string },
 ): Promise<Embedding> {
   const { items: sent, images } = itemsOf(body.input)
   requireVision(model, images)
   const tokensMax = tokensMaxOf(body)
-  checkTokenCount(sent)
+  checkTokenCount(sent, param)
   const encoding = findEncoding(modelName)
   const items =
     encoding === undefined || !isTokenLists(sent) ? sent : await decodeOpenAiTokens(encoding, sent)
   if (model.options.tokenIdVocabulary === 'reject' && isTokenLists(items)) {
     throw failure.invalidRequest(
-      "Invalid type for 'input': the model takes texts, but got token ids instead.",
-      { param: 'input', code: 'invalid_type' },
+      `Invalid type for '${param}': the model takes texts, but got token ids instead.`,
+      { param, code: 'invalid_type' },
     )
   }
   const input: EmbedInput = {
@@ -256,8 +261,8 @@ function itemOf(
   return images.add(sourceOf(image), { path: `${path}.image` })
 }
 
-// Base64 has no colon.
-function sourceOf(image: string): ImageSource {
+/** Where an image is: in the text itself, or at the URL that it is. Base64 has no colon. */
+export function sourceOf(image: string): ImageSource {
   return image.includes(':') ? { kind: 'url', url: image } : { kind: 'base64', data: image }
 }
 

@@ -18,6 +18,7 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import {
   checkInputCount,
   EMBEDDING_BODY,
+  type Embedding,
   type EmbeddingBody,
   ENGINE_EMBEDDING_BODY,
   embedInput,
@@ -77,28 +78,57 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
   const body = request.body as EmbeddingBody
   const modelName = modelNameOf(request)
   const model = await getEmbeddingModel(services, callerOf(request), modelName)
-  const { input, images } = await embedInput(body, { model, modelName })
-  const job = { kind: 'embedding', model, input, watch: watchTokens() } as const
-  const { organizationId } = callerOf(request)
+  const embedding = await embedInput(body, { model, modelName })
+  const embedded = await runEmbedding(http, services, { model, ...embedding })
+  return writeEmbeddings(model, body, embedded)
+}
+
+/**
+ * Embeds the inputs of a request, in any dialect that answers JSON text. `param` is the field of
+ * the client that has them.
+ */
+export async function runEmbedding(
+  http: Http,
+  services: InferenceServices,
+  {
+    model,
+    input,
+    images,
+    param,
+  }: Embedding & { readonly model: CatalogueModel; readonly param?: string },
+): Promise<Embedded> {
+  const { organizationId } = callerOf(http.request)
+  const job = { kind: 'embedding', model, input, watch: watchTokens(param) } as const
   const { result, usage } = await withImages(services, { images, organizationId }, () =>
     runJob(http, services, job),
   )
   if (result.task !== 'embed') throw new Error('an embedding was answered with scores')
   http.reply.type('application/json; charset=utf-8')
-  return writeEmbeddings(model, body, { vectors: result.vectors, usage })
+  return { vectors: result.vectors, usage }
 }
 
-/** The model behind a name. Throws unless it makes vectors. */
+/** Capabilities of models of this kind that make other things than dense vectors. */
+const OTHERS = ['rerank', 'classify', 'sparse', 'multi-vector']
+
+/**
+ * The model behind a name, or the first that makes vectors where none is named. Throws unless it
+ * makes vectors.
+ */
 export function getEmbeddingModel(
   models: ModelDirectory,
   caller: Caller,
-  name: string,
+  name: string | null | undefined,
+  endpoint = 'v1/embeddings',
 ): Promise<CatalogueModel> {
+  const first = models.catalogue.models.find(
+    ({ kind, capabilities }) =>
+      kind === 'embedding' && !OTHERS.some((other) => capabilities.includes(other)),
+  )
   return getCapableModel(models, caller, {
-    name,
+    name: name ?? first?.id ?? 'embedding',
     kind: 'embedding',
-    without: ['rerank', 'classify', 'sparse'],
-    endpoint: 'v1/embeddings',
+    without: OTHERS,
+    endpoint,
   })
 }
 
@@ -110,26 +140,35 @@ interface Embedded {
 // About 10 ms of writing numbers.
 const SLICE_CHARS = 65_536
 
-/**
- * The answer as JSON text, with numbers or just as the worker wrote the vectors. Two thousand large
- * vectors are millions of numbers, a second's work: others have their turn between the slices.
- */
+/** The answer as JSON text, with numbers or just as the worker wrote the vectors. */
 export async function writeEmbeddings(
   model: CatalogueModel,
   body: EmbeddingBody,
   { vectors, usage }: Embedded,
 ): Promise<string> {
+  const data = await writeVectors(vectors, (vector, index) => presentVector(body, vector, index))
+  const around = JSON.stringify(presentAround(model, usage))
+  return `${around.slice(0, -1)},"data":${data}}`
+}
+
+/**
+ * The list of vectors as JSON text. Two thousand large ones are millions of numbers, a second's
+ * work: others have their turn between the slices.
+ */
+export async function writeVectors(
+  vectors: readonly string[],
+  present: (vector: string, index: number) => unknown,
+): Promise<string> {
   const written: string[] = []
   let chars = 0
   for (const [index, vector] of vectors.entries()) {
-    written.push(JSON.stringify(presentVector(body, vector, index)))
+    written.push(JSON.stringify(present(vector, index)))
     chars += vector.length
     if (chars < SLICE_CHARS) continue
     chars = 0
     await setImmediate()
   }
-  const around = JSON.stringify(presentAround(model, usage))
-  return `${around.slice(0, -1)},"data":[${written.join(',')}]}`
+  return `[${written.join(',')}]`
 }
 
 function presentAround(model: CatalogueModel, { promptTokens }: TokenUsage): object {
@@ -142,7 +181,8 @@ function presentVector(body: EmbeddingBody, vector: string, index: number): obje
   return { object: 'embedding', index, embedding }
 }
 
-function decodeFloats(base64: string): number[] {
+/** The numbers of a vector, which the worker writes as base64 of little-endian 32-bit floats. */
+export function decodeFloats(base64: string): number[] {
   const bytes = Buffer.from(base64, 'base64')
   return Array.from({ length: bytes.length / Float32Array.BYTES_PER_ELEMENT }, (_, index) =>
     bytes.readFloatLE(index * Float32Array.BYTES_PER_ELEMENT),

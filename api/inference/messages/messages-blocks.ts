@@ -2,12 +2,14 @@ import type { Static } from 'typebox'
 
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
 import {
+  ineffective,
   optionalBoolean,
   optionalList,
   optionalObject,
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { ofType } from '#shared/schemas.ts'
 
@@ -15,6 +17,7 @@ import { ofType } from '#shared/schemas.ts'
 export const BLOCKS_MAX = 2048
 
 const TEXT = Type.String()
+const ANY = Type.Optional(Type.Unknown())
 export const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 export const CALLED_NAME = Type.String({ minLength: 1, maxLength: 200 })
 
@@ -76,11 +79,44 @@ export const HOSTED_SHAPES = {
   mcp_tool_use: HOSTED_CALL,
   web_search_tool_result: HOSTED_RESULT,
   web_fetch_tool_result: HOSTED_RESULT,
+  advisor_tool_result: HOSTED_RESULT,
   code_execution_tool_result: HOSTED_RESULT,
   bash_code_execution_tool_result: HOSTED_RESULT,
   text_editor_code_execution_tool_result: HOSTED_RESULT,
   tool_search_tool_result: HOSTED_RESULT,
   mcp_tool_result: HOSTED_RESULT,
+}
+
+/** Blocks about the work of a hosted server, which say nothing to a model. */
+export const SERVER_SHAPES = {
+  fallback: { from: ANY, to: ANY, trigger: ANY },
+  mcp_tool_listing: { mcp_server_name: ANY, tools: ANY },
+}
+
+/** The summary with which a hosted server replaced the beginning of a conversation. */
+export const COMPACTION_SHAPE = {
+  content: optionalString(),
+  encrypted_content: ineffective({ type: ['string', 'null'] }),
+  signature: ANY,
+  tool_changes: ineffective({ type: ['array', 'object', 'null'] }),
+  cache_control: CACHE_CONTROL,
+}
+const COMPACTION = Type.Object(COMPACTION_SHAPE)
+
+/**
+ * The text that a summary is read as; empty where compaction failed, after which the server has the
+ * whole conversation. Throws where another server alone can read it.
+ */
+export function compactionText(
+  { content, encrypted_content: encrypted }: Static<typeof COMPACTION>,
+  path: string,
+): string {
+  if (content) return `Summary of the conversation so far:\n${content}`
+  if (!encrypted) return ''
+  throw failure.invalidRequest(
+    `${path}: only the server that wrote this summary can read it, and without it the conversation would lack its beginning.`,
+    { param: path, code: 'invalid_value' },
+  )
 }
 
 /** The text that a document or a search result is read as. */

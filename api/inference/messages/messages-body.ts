@@ -18,7 +18,7 @@ import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 import { MESSAGES, SYSTEM } from './messages-input.ts'
 
-const PARALLEL = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) }
+const PARALLEL = { disable_parallel_tool_use: optionalBoolean() }
 
 const TOOL = Type.Object(
   {
@@ -28,16 +28,14 @@ const TOOL = Type.Object(
         'Absent or `custom` for a tool of your own; `bash_…`, `text_editor_…` and `memory_…` with a date have a known schema. Tools that run on the server are not offered.',
     }),
     name: FUNCTION_NAME,
-    description: Type.Optional(Type.String()),
-    input_schema: Type.Optional(
-      ofType(['object'], { description: 'A JSON Schema, for a tool of your own.' }),
-    ),
+    description: optionalString(),
+    input_schema: optionalObject({ description: 'A JSON Schema, for a tool of your own.' }),
     strict: optionalBoolean(),
     cache_control: CACHE_CONTROL,
-    input_examples: Type.Optional(ofType(['array'])),
+    input_examples: optionalList(),
     eager_input_streaming: optionalBoolean(),
-    defer_loading: Type.Optional(Type.Boolean()),
-    allowed_callers: Type.Optional(ofType(['array'])),
+    defer_loading: optionalBoolean(),
+    allowed_callers: optionalList(),
   },
   { additionalProperties: false },
 )
@@ -79,13 +77,15 @@ const PROMPT_FIELDS = {
   messages: MESSAGES,
   system: Type.Optional(SYSTEM),
   tools: Type.Optional(
-    Type.Array(TOOL, {
-      maxItems: TOOLS_MAX,
-      description: 'Functions that the model may call.',
-    }),
+    nullable(
+      Type.Array(TOOL, {
+        maxItems: TOOLS_MAX,
+        description: 'Functions that the model may call.',
+      }),
+    ),
   ),
-  tool_choice: Type.Optional(TOOL_CHOICE),
-  thinking: Type.Optional(THINKING),
+  tool_choice: Type.Optional(nullable(TOOL_CHOICE)),
+  thinking: Type.Optional(nullable(THINKING)),
   cache_control: CACHE_CONTROL,
   output_config: Type.Optional(
     nullable(
@@ -112,14 +112,24 @@ export const MESSAGES_BODY = Type.Object(
     top_p: SAMPLING_FIELDS.top_p,
     top_k: SAMPLING_FIELDS.top_k,
     stop_sequences: Type.Optional(
-      Type.Array(Type.String({ minLength: 1, maxLength: 1024 }), {
-        maxItems: STOP_STRINGS_MAX,
-        description: 'Strings at which generation ends; they are not part of the answer.',
-      }),
+      nullable(
+        Type.Array(Type.String({ minLength: 1, maxLength: 1024 }), {
+          maxItems: STOP_STRINGS_MAX,
+          description: 'Strings at which generation ends; they are not part of the answer.',
+        }),
+      ),
     ),
     stream: SAMPLING_FIELDS.stream,
     metadata: Type.Optional(
-      Type.Object({ user_id: optionalString({ maxLength: 512 }) }, { additionalProperties: false }),
+      nullable(
+        Type.Object(
+          { user_id: optionalString({ maxLength: 512 }) },
+          { additionalProperties: false },
+        ),
+      ),
+    ),
+    output_format: Type.Optional(
+      nullable({ ...OUTPUT_FORMAT, description: 'Older name of `output_config.format`.' }),
     ),
     service_tier: optionalEnum(['auto', 'standard_only']),
     inference_geo: ineffective({ type: ['string', 'null'] }),

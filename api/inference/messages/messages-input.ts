@@ -2,7 +2,7 @@ import type { Static } from 'typebox'
 
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
-import { optionalBoolean, optionalObject } from '#api/inference/field-schemas.ts'
+import { optionalBoolean, optionalObject, optionalString } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import {
   type ImageSource,
@@ -13,16 +13,19 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
-import { choice, ofType } from '#shared/schemas.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 import {
   BLOCKS_MAX,
   CALL_ID,
   CALLED_NAME,
+  COMPACTION_SHAPE,
+  compactionText,
   DOCUMENT_SHAPES,
   documentText,
   HOSTED_SHAPES,
   hostedResultText,
+  SERVER_SHAPES,
   TEXT_BLOCKS,
   TEXT_SHAPE,
 } from './messages-blocks.ts'
@@ -62,15 +65,17 @@ const BLOCK = variantSchema({
   },
   tool_result: {
     tool_use_id: CALL_ID,
-    content: Type.Optional(Type.Union([TEXT, RESULT_BLOCKS])),
+    content: Type.Optional(Type.Union([nullable(TEXT), RESULT_BLOCKS])),
     is_error: optionalBoolean(),
     cache_control: CACHE_CONTROL,
   },
   // The reasoning of an earlier answer, which the model is not shown again.
-  thinking: { thinking: TEXT, signature: Type.Optional(TEXT) },
+  thinking: { thinking: TEXT, signature: optionalString() },
   redacted_thinking: { data: TEXT },
+  compaction: COMPACTION_SHAPE,
   ...DOCUMENT_SHAPES,
   ...HOSTED_SHAPES,
+  ...SERVER_SHAPES,
 })
 type Block = Static<typeof BLOCK>
 type ResultBlock = Static<typeof RESULT_BLOCK>
@@ -79,7 +84,7 @@ type CallBlock = Extract<Block, { type: 'tool_use' | 'server_tool_use' | 'mcp_to
 type ToolResultBlock = Extract<Block, { type: 'tool_result' }>
 
 /** The schema of `system`. */
-export const SYSTEM = Type.Union([TEXT, TEXT_BLOCKS], {
+export const SYSTEM = Type.Union([nullable(TEXT), TEXT_BLOCKS], {
   description: 'The system message, as text or as blocks of text.',
 })
 type SystemField = Static<typeof SYSTEM>
@@ -191,9 +196,9 @@ function callOf({ id, name, input }: CallBlock, param: string): ChatToolCall {
 }
 
 function resultOf(block: ToolResultBlock, path: string, images: RequestImages): ChatMessage {
-  const { tool_use_id: toolCallId, content = '', is_error: isError } = block
+  const { tool_use_id: toolCallId, content, is_error: isError } = block
   const read = new MessageContent(isError === true ? 'Error: ' : '')
-  readBlocks(content, { path, images, read })
+  readBlocks(content ?? '', { path, images, read })
   return { role: 'tool', toolCallId, ...read.fields }
 }
 
@@ -226,6 +231,10 @@ function readBlocks(
     if (block.type === 'tool_reference') read.addText(block.tool_name, '\n')
     if (block.type === 'document' || block.type === 'search_result') {
       read.addText(documentText(block), '\n')
+    }
+    if (block.type === 'compaction') {
+      const summary = compactionText(block, `${path}.${index}`)
+      if (summary !== '') read.addText(summary, '\n')
     }
     if (block.type !== 'image') continue
     read.addImage(images.add(sourceOf(block), { path: `${path}.${index}.source` }))

@@ -64,10 +64,10 @@ function guidanceOf(
     effort: { field: 'output_config.effort', value: config?.effort },
     tokensMax: { field: 'thinking.budget_tokens', value: thinking?.budget_tokens },
   })
-  const isOn = thinking !== undefined && thinking.type !== 'disabled'
+  const isOn = thinking?.type !== 'disabled'
   const variables = {
     ...guidance.variables,
-    ...(thinking !== undefined && { enable_thinking: isOn, thinking: isOn }),
+    ...(thinking && { enable_thinking: isOn, thinking: isOn }),
   }
   const template = {
     ...(continuesLast && { continuesLast }),
@@ -91,11 +91,11 @@ export function countedPrompt(body: CountBody, images: RequestImages): TokenizeI
 }
 
 function toolsOf(
-  { tools = [], tool_choice: choice }: CountBody,
+  { tools, tool_choice: choice }: CountBody,
   budget: SchemaBudget,
 ): ToolPlan | undefined {
-  if (tools.length === 0) {
-    if (choice === undefined || choice.type === 'auto' || choice.type === 'none') return undefined
+  if (!tools || tools.length === 0) {
+    if (!choice || choice.type === 'auto' || choice.type === 'none') return undefined
     throw failure.invalidRequest('tool_choice: may only be specified while providing tools.', {
       param: 'tool_choice',
       code: 'invalid_value',
@@ -116,12 +116,12 @@ function definitionFrom(tool: ToolField, index: number, budget: SchemaBudget) {
     const known = clientToolOf(type, `${path}.type`)
     return definitionOf({ name, ...known, strict: null }, path, budget)
   }
-  if (parameters === undefined) throw missingParameter(`${path}.input_schema`)
-  const field = { name, parameters, strict, ...(description !== undefined && { description }) }
+  if (!parameters) throw missingParameter(`${path}.input_schema`)
+  const field = { name, parameters, strict, ...(description && { description }) }
   return definitionOf(field, `${path}.input_schema`, budget)
 }
 
-function chatChoice(choice: ToolChoiceField | undefined) {
+function chatChoice(choice: ToolChoiceField | null | undefined) {
   switch (choice?.type) {
     case 'any':
       return 'required'
@@ -135,11 +135,14 @@ function chatChoice(choice: ToolChoiceField | undefined) {
 }
 
 function responseFormatOf(
-  { output_config: config }: MessagesBody,
+  { output_config: config, output_format: older }: MessagesBody,
   budget: SchemaBudget,
 ): ResponseFormat {
-  const schema = config?.format?.schema
-  if (schema === undefined) return { type: 'text' }
-  const path = 'output_config.format.schema'
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
+  const format = config?.format ?? older
+  if (!format) return { type: 'text' }
+  if (config?.format && older) {
+    throw invalidValue('output_format', "it cannot be given together with 'output_config.format'.")
+  }
+  const path = `${older ? 'output_format' : 'output_config.format'}.schema`
+  return { type: 'jsonSchema', schema: budget.chargeLenient(format.schema, path), path }
 }

@@ -90,7 +90,7 @@ export async function messageGeneration(
 }
 
 function thinkingOf({ thinking }: MessagesBody): 'asked' | 'refused' | 'unsaid' {
-  if (thinking === undefined) return 'unsaid'
+  if (!thinking) return 'unsaid'
   return thinking.type === 'disabled' ? 'refused' : 'asked'
 }
 

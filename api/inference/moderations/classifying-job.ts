@@ -17,12 +17,12 @@ export type ClassifyServices = ModelDirectory & Pick<InferenceServices, 'workers
  * Refuses too many inputs before the validator reads them all. A list of numbers is one input; the
  * schema bounds its length.
  */
-export function checkTextCount(body: unknown): void {
-  const { input } = (body ?? {}) as { readonly input?: unknown }
+export function checkTextCount(body: unknown, param = 'input'): void {
+  const { [param]: input } = (body ?? {}) as Readonly<Record<string, unknown>>
   if (!Array.isArray(input) || typeof input[0] === 'number' || input.length <= TEXTS_MAX) return
   throw failure.invalidRequest(
-    `Invalid 'input': array too long. Expected an array with maximum length ${TEXTS_MAX}, but got an array with length ${input.length} instead.`,
-    { param: 'input', code: 'array_above_max_length' },
+    `Invalid '${param}': array too long. Expected an array with maximum length ${TEXTS_MAX}, but got an array with length ${input.length} instead.`,
+    { param, code: 'array_above_max_length' },
   )
 }
 

@@ -53,6 +53,7 @@ const OPEN_CALLS = {
     actions: optionalList(),
     pending_safety_checks: ANY,
   },
+  program: { ...CALLED, code: optionalString(), fingerprint: ANY },
 }
 
 const OUTPUTS = {
@@ -64,6 +65,7 @@ const OUTPUTS = {
     max_output_length: ANY,
   },
   apply_patch_call_output: { ...CALLED, output: optionalString() },
+  program_output: { ...CALLED, result: optionalString() },
 }
 
 const LABELLED = { ...STORED, server_label: ANY, name: ANY, arguments: ANY, error: ANY }
@@ -76,6 +78,8 @@ const PASSED_OVER = {
   mcp_approval_response: { ...STORED, approval_request_id: ANY, approve: ANY, reason: ANY },
   tool_search_call: SEARCHED,
   tool_search_output: SEARCHED,
+  additional_tools: { ...STORED, role: ANY, tools: ANY },
+  configuration_update: { ...STORED, reasoning: ANY, text: ANY },
 }
 
 /** The items that hosted servers add to conversations, and clients send back. */
@@ -134,7 +138,7 @@ export function hostedStep(item: HostedItem, index: number): HostedStep {
     return { kind: 'call', call: { id: textOf(item.call_id), ...calledOf(item) } }
   if (type in OUTPUTS) {
     const callId = textOf(item.call_id ?? item.id)
-    return { kind: 'output', callId, output: textOf(item.output ?? item.status) }
+    return { kind: 'output', callId, output: textOf(item.output ?? item.result ?? item.status) }
   }
   return { kind: 'nothing' }
 }
@@ -160,6 +164,8 @@ function calledOf(item: HostedItem): Omit<ChatToolCall, 'id'> {
       return json({ queries: item.queries ?? [] })
     case 'code_interpreter_call':
       return json({ code: item.code ?? '' })
+    case 'program':
+      return { name: 'program', arguments: JSON.stringify({ code: item.code ?? '' }) }
     case 'image_generation_call':
       return json({ prompt: item.revised_prompt ?? '' })
     default:

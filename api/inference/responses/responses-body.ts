@@ -29,6 +29,15 @@ const CONVERSATION_ID = Type.String({ maxLength: 200 })
 export const LOGPROBS = 'message.output_text.logprobs'
 // Agents send it with every request; reasoning is never encrypted here, so there is none.
 const REASONING = 'reasoning.encrypted_content'
+/** Values of `include` about built-in tools, and about images that the client has. */
+export const INCLUDED_OF_TOOLS: readonly string[] = [
+  'file_search_call.results',
+  'web_search_call.results',
+  'web_search_call.action.sources',
+  'message.input_image.image_url',
+  'computer_call_output.output.image_url',
+  'code_interpreter_call.outputs',
+]
 
 const SUMMARY = ineffective({
   type: ['string', 'null'],
@@ -166,10 +175,10 @@ export const RESPONSES_BODY = Type.Object(
     text: Type.Optional(nullable(TEXT)),
     include: Type.Optional(
       nullable(
-        Type.Array(choice([LOGPROBS, REASONING]), {
+        Type.Array(choice([LOGPROBS, REASONING, ...INCLUDED_OF_TOOLS]), {
           maxItems: 16,
           description:
-            'What the answer has besides: the log-probabilities of its tokens; of reasoning there is none.',
+            'What the answer has besides: the log-probabilities of its tokens. Other values are ignored.',
         }),
       ),
     ),

@@ -2,10 +2,12 @@ import type { Static } from 'typebox'
 
 import { customArguments } from '#api/inference/chat/custom-tools.ts'
 import {
+  ineffective,
   invalidValue,
   missingParameter,
   optionalEnum,
   optionalList,
+  optionalObject,
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
@@ -48,11 +50,10 @@ const STORED = {
   id: ITEM_ID,
   status: optionalEnum(['in_progress', 'completed', 'incomplete']),
 }
-// Whole items that are sent back hold null for what they do not have.
-const NONE = Type.Optional(Type.Null())
 const STORED_CALL = {
   ...STORED,
-  caller: NONE,
+  caller: optionalObject(),
+  async: ineffective({ type: ['boolean', 'null'] }, [false]),
   namespace: optionalString({ maxLength: 64, description: 'The group of the tool.' }),
 }
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
@@ -61,7 +62,7 @@ const ITEMS = {
   message: {
     role: choice(['user', 'assistant', 'system', 'developer']),
     content: PARTS,
-    phase: NONE,
+    phase: ineffective({ type: ['string', 'null'] }),
     ...STORED,
   },
   function_call: {
@@ -71,7 +72,7 @@ const ITEMS = {
     parsed_arguments: Type.Optional(Type.Unknown()),
     ...STORED_CALL,
   },
-  function_call_output: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
+  function_call_output: { call_id: CALL_ID, output: PARTS, name: optionalString(), ...STORED_CALL },
   custom_tool_call: {
     call_id: CALL_ID,
     name: Type.String({ minLength: 1 }),
@@ -87,7 +88,7 @@ const ITEMS = {
     ...STORED,
   },
   // The answer of `POST /v1/responses/compact`.
-  compaction: { encrypted_content: TEXT, id: ITEM_ID, created_by: NONE },
+  compaction: { encrypted_content: TEXT, id: ITEM_ID, created_by: optionalString() },
   ...HOSTED_ITEMS,
 } as const
 
@@ -186,15 +187,18 @@ function take(
       conversation.answer(item.call_id, read.fields, `input[${index}].call_id`)
       break
     }
+    case undefined:
+    case 'message':
+      say(conversation, item, { index, images })
+      break
     default:
-      if ('role' in item) say(conversation, item, { index, images })
-      else takeHosted(conversation, item, index)
+      takeHosted(conversation, item, index)
   }
 }
 
 function say(
   conversation: Conversation,
-  { role, content }: Extract<Item, { role: unknown }>,
+  { role, content }: Extract<Item, { role: unknown; content: unknown }>,
   { index, images }: { readonly index: number; readonly images: RequestImages },
 ): void {
   const read = contentOf(content, `input[${index}].content`, images)

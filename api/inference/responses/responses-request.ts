@@ -26,6 +26,7 @@ import { failure } from '#shared/errors.ts'
 import { hiddenItems } from './hosted-items.ts'
 import {
   type CalledTool,
+  INCLUDED_OF_TOOLS,
   LOGPROBS,
   type NamedTool,
   type ResponsesBody,
@@ -80,7 +81,8 @@ export function responsesRequest(
     stream: body.stream ?? false,
     isTruncated: body.truncation === 'auto',
   })
-  addIgnoredFields(body, [...budget.ignored, ...hiddenItems(itemsOf(body.input))])
+  const hidden = hiddenItems(itemsOf(body.input))
+  addIgnoredFields(body, [...budget.ignored, ...hidden, ...ignoredOf(body)])
   return { input: chat, tools, images }
 }
 
@@ -167,12 +169,16 @@ function asChatChoice(choice: ToolChoiceField | null): ChatToolChoice {
 }
 
 function logprobsOf({ include, top_logprobs: count }: ResponsesBody): number | null {
-  if (include?.includes(LOGPROBS) === true) return count ?? 0
-  if (count === null || count === undefined || count === 0) return null
-  throw invalidValue(
-    'top_logprobs',
-    `'top_logprobs' is only allowed when 'include' has '${LOGPROBS}'.`,
+  return include?.includes(LOGPROBS) === true ? (count ?? 0) : null
+}
+
+/** Fields about tools that run nowhere here, and about log-probabilities of no answer. */
+function ignoredOf(body: ResponsesBody): string[] {
+  const included = (body.include ?? []).flatMap((value, index) =>
+    INCLUDED_OF_TOOLS.includes(value) ? [`include[${index}]`] : [],
   )
+  const isTopIgnored = Boolean(body.top_logprobs) && logprobsOf(body) === null
+  return isTopIgnored ? [...included, 'top_logprobs'] : included
 }
 
 function responseFormatOf(

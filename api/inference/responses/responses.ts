@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
+import { pathOf } from '#api/http/request.ts'
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
@@ -76,7 +77,8 @@ async function runInBackground(
   const { earlier, asked } = thread
   const openSummary = summaryOpener(services.cipher, head.organizationId)
   requireVision(head.catalogueModel, responsesRequest(body, { earlier, asked, openSummary }).images)
-  const { organizationId, userId = null } = callerOf(http.request)
+  const caller = callerOf(http.request)
+  const { organizationId, userId = null } = caller
   const queued = presentResponse(head, { status: 'queued' })
   const isStored = await answers.add({
     id: head.id,
@@ -94,8 +96,9 @@ async function runInBackground(
   })
   if (!isStored) throw backgroundNeedsStore()
   const job = await background
-    .create(http.request, {
+    .create(caller, {
       id,
+      endpoint: pathOf(http.request.url),
       createdAtMs,
       contentType: 'application/json',
       model: head.model,

@@ -19,6 +19,8 @@ it.each<[string, object, object]>([
   ['/v1/chat/completions', { ...CHAT, stop: STOPS }, { stop: STOPS }],
   ['/v1/chat/completions', { ...CHAT, tool_choice: 'auto', parallel_tool_calls: true }, {}],
   ['/v1/chat/completions', { ...CHAT, tools: [], tool_choice: 'none' }, {}],
+  ['/v1/chat/completions', { ...CHAT, top_logprobs: 0, logprobs: false }, { logprobs: null }],
+  ['/v1/chat/completions', { ...CHAT, user: 'u'.repeat(512) }, {}],
   ['/v1/chat/completions', { ...CHAT, repeat_penalty: 2 }, { sampling: { repetitionPenalty: 2 } }],
   ...['/v1/chat/completions', '/v1/completions'].map((url): [string, object, object] => [
     url,

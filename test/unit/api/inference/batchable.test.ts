@@ -31,6 +31,9 @@ const play =
       const values = Buffer.from(Float32Array.of(1).buffer).toString('base64')
       return answering({ task: 'sparse', vectors: [{ indices: 'AAAAAA==', values }] })(request)
     }
+    if (input.task === 'multi-vector') {
+      return answering({ task: 'multi-vector', matrices: [ONE], width: 1 })(request)
+    }
     if (input.task === 'generate') return speak(request.input as GenerateInput, ['Hello'])
     return input.task === 'rerank'
       ? answering({ task: 'rerank', scores: [0.25, 0.75] })(request)
@@ -123,6 +126,15 @@ describe('a request of a batch', () => {
     const answer = await run('/v1/embed_sparse', { inputs: ['a'] })
     expect(answer).toEqual([[{ index: 0, value: 1 }]])
     expect(submitter.requests).toMatchObject([{ input: { task: 'sparse', items: ['a'] } }])
+  })
+
+  it('answers texts as vectors of their tokens', async () => {
+    const { run, submitter } = open()
+    expect(await run('/v1/multi-vector', { input: 'a', input_type: 'query' })).toMatchObject({
+      ...{ model: 'colbert', data: [{ index: 0, embeddings: [[1]] }] },
+    })
+    const input = { task: 'multi-vector', items: ['a'], role: 'query' }
+    expect(submitter.requests).toMatchObject([{ input, priorityClass: 'batch' }])
   })
 
   it('labels texts and judges them', async () => {

@@ -84,6 +84,14 @@ it.each([
     ],
     called('call_1', 'apply_patch', PATCH, 'failed'),
   ],
+  [
+    'a program that calls tools',
+    [
+      { type: 'program', id: 'p', call_id: 'call_1', code: 'run()', fingerprint: 'f' },
+      { type: 'program_output', id: 'o', call_id: 'call_1', result: '4', status: 'completed' },
+    ],
+    called('call_1', 'program', { code: 'run()' }, '4'),
+  ],
 ])('shows %s of another server as the call of a function', async (_title, items, messages) => {
   expect(await shown(...items)).toEqual({ messages, ignored: undefined })
 })
@@ -110,8 +118,10 @@ it('reports the images that tools made, and items about tools, as ignored', asyn
   const image = { type: 'image_generation_call', id: 'ig_1', status: 'completed', result: 'iVBO' }
   const list = { type: 'mcp_list_tools', id: 'm', server_label: 's', tools: [{ name: 'a' }] }
   const approval = { type: 'mcp_approval_response', approval_request_id: 'm', approve: true }
-  const { messages, ignored } = await shown(image, list, approval)
-  expect(ignored).toBe('input[0].result, input[1], input[2]')
+  const added = { type: 'additional_tools', role: 'developer', tools: [{ type: 'web_search' }] }
+  const update = { type: 'configuration_update', reasoning: { effort: 'low' } }
+  const { messages, ignored } = await shown(image, list, approval, added, update)
+  expect(ignored).toBe('input[0].result, input[1], input[2], input[3], input[4]')
   const shownText = 'The image was shown to the user.'
   expect(messages).toEqual(called('ig_1', 'image_generation', { prompt: '' }, shownText))
 })

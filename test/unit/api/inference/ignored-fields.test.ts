@@ -50,6 +50,28 @@ it.each<[string, object, string]>([
   expect(JSON.stringify(surface.submitter.input)).not.toContain('colour')
 })
 
+it.each<[string, object, string]>([
+  ['/v1/chat/completions', { ...CHAT, models: ['a', 'b'] }, 'models, input'],
+  [
+    '/v1/responses',
+    { include: ['reasoning.encrypted_content', 'web_search_call.results'], top_logprobs: 2 },
+    'include[1], top_logprobs',
+  ],
+  [
+    '/v1/responses',
+    {
+      input: [
+        { ...USER, phase: 'final_answer' },
+        { ...USER, phase: null },
+      ],
+    },
+    'input[].phase',
+  ],
+])('%s ignores and reports what has no effect in %j', async (url, fields, reported) => {
+  const response = await surface.post(url, { model: 'tiny-chat', input: 'x', ...fields })
+  expect([response.statusCode, response.headers[HEADER]]).toEqual([200, reported])
+})
+
 it('reports nothing where every field is known', async () => {
   const response = await surface.post('/v1/chat/completions', CHAT)
   expect(response.headers).not.toHaveProperty(HEADER)

@@ -120,6 +120,29 @@ it.each<[string, object[], ChatMessage[]]>([
       { role: 'user', content: 'Why?' },
     ],
   ],
+  [
+    'the summary of a hosted server, and nothing about its own work',
+    [
+      {
+        role: 'assistant',
+        content: [
+          { type: 'compaction', content: 'They talked of tea.' },
+          { type: 'compaction', content: null },
+          { type: 'fallback', from: { model: 'a' }, to: { model: 'b' } },
+          { type: 'mcp_tool_listing', mcp_server_name: 'shop', tools: [] },
+          text('Hot.'),
+        ],
+      },
+      { role: 'user', content: 'Why?' },
+    ],
+    [
+      {
+        role: 'assistant',
+        content: 'Summary of the conversation so far:\nThey talked of tea.\nHot.',
+      },
+      { role: 'user', content: 'Why?' },
+    ],
+  ],
 ])('shows %s to the model', async (_, messages, shown) => {
   expect((await promptOf({ messages })).messages).toEqual(shown)
 })
@@ -136,6 +159,17 @@ it.each([
 })
 
 it.each<[string, object, RegExp]>([
+  [
+    'a summary that its server alone can read',
+    {
+      messages: [
+        USER,
+        { role: 'assistant', content: [{ type: 'compaction', encrypted_content: 'x' }] },
+        USER,
+      ],
+    },
+    /^messages\.1\.content\.0: .*would lack its beginning/,
+  ],
   [
     'a tool that the server would run',
     { tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
@@ -190,4 +224,27 @@ it.each([{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]
 
 it('takes empty lists and nulls of fields that it refuses otherwise', async () => {
   await promptOf({ mcp_servers: [], thread: null })
+})
+
+it.each(['output_config', 'output_format'])('reads the form of the answer in %s', async (name) => {
+  const format = { type: 'json_schema', schema: { type: 'null' } }
+  await promptOf({ [name]: name === 'output_format' ? format : { format } })
+  const { responseFormat } = surface.submitter.input
+  expect(responseFormat).toMatchObject({ type: 'jsonSchema', schema: { type: 'null' } })
+  const both = await post({ output_format: format, output_config: { format } })
+  expect([both.statusCode, both.body]).toEqual([400, expect.stringContaining('output_format')])
+})
+
+it('reads null as the default of every field', async () => {
+  const tool = { name: 'add', description: null, input_schema: { type: 'object' } }
+  const unset = ['system', 'tool_choice', 'thinking', 'stop_sequences', 'metadata', 'cache_control']
+  const nulls = Object.fromEntries(unset.map((name) => [name, null]))
+  const { tools } = await promptOf({ ...nulls, tools: [tool] })
+  expect(tools).toMatchObject([{ name: 'add', parameters: { type: 'object' } }])
+  expect(await promptOf({ ...nulls, tools: null })).not.toHaveProperty('tools')
+  const messages = [
+    { role: 'assistant', content: [call('tool_use', 'toolu_1', 'add')] },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: null }] },
+  ]
+  expect((await promptOf({ messages })).messages.at(-1)).toMatchObject({ content: '' })
 })

@@ -63,10 +63,10 @@ const REFUSALS: readonly Refusal[] = [
   ],
   [{ stop: [1] }, 'stop[0]', 'invalid_type', /expected a string, but got an integer/],
   [
-    { user: 'x'.repeat(65) },
+    { user: 'x'.repeat(513) },
     'user',
     'string_above_max_length',
-    "Invalid 'user': string too long. Expected a string with maximum length 64, but got a string with length 65 instead.",
+    "Invalid 'user': string too long. Expected a string with maximum length 512, but got a string with length 513 instead.",
   ],
   [{ frequency_penalty: 3 }, 'frequency_penalty', 'decimal_above_max_value', /./],
   [{ logit_bias: { '50256': 101 } }, 'logit_bias.50256', 'decimal_above_max_value', /./],

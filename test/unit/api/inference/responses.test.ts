@@ -114,6 +114,7 @@ describe('what a request for a response makes the workers do', () => {
         type: 'message',
         status: 'completed',
         role: 'assistant',
+        phase: 'commentary',
         content: [{ type: 'output_text', text: 'Sure.', annotations: [], logprobs: [], parsed: 1 }],
       },
       {
@@ -124,7 +125,7 @@ describe('what a request for a response makes the workers do', () => {
         name: 'add',
         arguments: '{}',
         parsed_arguments: {},
-        caller: null,
+        caller: { type: 'direct' },
         namespace: null,
       },
       { type: 'function_call', call_id: 'call_2', name: 'sub', arguments: '{"a":1}' },

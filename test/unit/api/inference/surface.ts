@@ -55,6 +55,7 @@ export const CATALOGUE = parseCatalogue({
     { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },
     { id: 'tiny-tts', kind: 'speech', source: 'x', aliases: ['tts-1'], capabilities: [] },
     { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
+    { id: 'colbert', kind: 'embedding', source: 'x', capabilities: ['multi-vector'] },
     { id: 'splade', kind: 'embedding', source: 'x', capabilities: ['sparse'] },
     {
       id: 'judge',

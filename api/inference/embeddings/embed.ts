@@ -1,0 +1,69 @@
+import type { FastifyInstance } from 'fastify'
+import type { Static } from 'typebox'
+
+import { ineffective, optionalInteger } from '#api/inference/field-schemas.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
+import { callerOf } from '#api/v1/request-context.ts'
+import { Type } from '#shared/schema-types.ts'
+
+import { EMBED_SPARSE_BODY } from './embed-sparse.ts'
+import { checkInputCount, embedInput } from './embedding-request.ts'
+import { decodeFloats, getEmbeddingModel, runEmbedding, writeVectors } from './embeddings.ts'
+
+const BODY = Type.Object(
+  {
+    ...EMBED_SPARSE_BODY.properties,
+    normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
+    dimensions: optionalInteger({
+      minimum: 1,
+      description: 'Keep this many leading dimensions, for models made for it.',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+const RESPONSE = {
+  type: 'array',
+  description: 'The vector of each input.',
+  items: { type: 'array', items: { type: 'number' } },
+}
+
+/** `POST /embed`, as Text Embeddings Inference has it: texts as vectors, without a wrapper. */
+export function registerEmbed(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/embed', {
+    config: { scope: 'embeddings' },
+    preValidation: async ({ body }) => checkInputCount(body, 'inputs'),
+    schema: {
+      operationId: 'createEmbed',
+      summary: 'Turn texts into vectors, as Text Embeddings Inference does',
+      tags: ['Embeddings'],
+      security: [{ apiKey: [] }],
+      body: BODY,
+      response: { 200: RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => embed({ request, reply }, services),
+  })
+}
+
+async function embed(http: Http, services: InferenceServices): Promise<string> {
+  const {
+    model: name,
+    inputs,
+    prompt_name: prompt,
+    ...rest
+  } = http.request.body as Static<typeof BODY>
+  const model = await getEmbeddingModel(services, callerOf(http.request), name, 'embed')
+  const { truncate, dimensions } = rest
+  const body = {
+    input: inputs,
+    dimensions: dimensions ?? null,
+    input_type: prompt ?? null,
+    ...(truncate === true && { truncate }),
+  }
+  const param = 'inputs'
+  const embedding = await embedInput(body, { model, modelName: name ?? model.id, param })
+  const { vectors } = await runEmbedding(http, services, { model, ...embedding, param })
+  return writeVectors(vectors, decodeFloats)
+}

@@ -1,0 +1,213 @@
+import { setImmediate } from 'node:timers/promises'
+
+import type { FastifyInstance } from 'fastify'
+import type { Static } from 'typebox'
+
+import {
+  ineffective,
+  optionalBoolean,
+  optionalEnum,
+  optionalInteger,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
+import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import { type Http, runJob } from '#api/jobs/run-inference.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbeddingResult, MultiVectorInput } from '#shared/contracts/embedding.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { Type } from '#shared/schema-types.ts'
+import { choice, nullable } from '#shared/schemas.ts'
+
+import { checkInputCount, watchTokens } from './embedding-request.ts'
+
+const TEXT = Type.String({ minLength: 1 })
+const DOCUMENT = Type.Object(
+  { id: Type.Optional(Type.String({ description: 'Not answered.' })), text: TEXT },
+  { additionalProperties: false },
+)
+const FORMAT = choice(['float', 'base64'])
+const FORMATS_MAX = 2
+
+/** The body of `POST /v1/multi-vector`. */
+export const MULTI_VECTOR_BODY = Type.Object(
+  {
+    model: optionalString({
+      minLength: 1,
+      description: 'The id of a model; the first one of several vectors if absent.',
+    }),
+    input: Type.Union([TEXT, DOCUMENT, Type.Array(Type.Union([TEXT, DOCUMENT]), { minItems: 1 })], {
+      description: 'A text or several, as strings or as objects with a `text`.',
+    }),
+    input_type: optionalEnum(['document', 'query', 'passage'], {
+      default: 'document',
+      description:
+        'What the texts are: models mark and fill up queries, and leave out the punctuation of documents.',
+    }),
+    embedding_type: Type.Optional(
+      Type.Union([nullable(FORMAT), Type.Array(FORMAT, { minItems: 1, maxItems: FORMATS_MAX })], {
+        description:
+          'Numbers, or base64 of little-endian 32-bit floats for each vector. Of a list, `embeddings` is an object with each of them.',
+      }),
+    ),
+    dimensions: optionalInteger({
+      minimum: 1,
+      maximum: 65_536,
+      description: 'Keep this many leading dimensions, for models made for it.',
+    }),
+    truncate: optionalBoolean({
+      default: true,
+      description:
+        'Cut texts to what the model reads of queries or of documents, or else refuse longer ones.',
+    }),
+    normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
+    user: SAMPLING_FIELDS.user,
+    timeout: SAMPLING_FIELDS.timeout,
+  },
+  { additionalProperties: false },
+)
+export type MultiVectorBody = Static<typeof MULTI_VECTOR_BODY>
+
+const NUMBERS = { type: 'array', items: { type: 'array', items: { type: 'number' } } }
+const ENCODED = { type: 'array', items: { type: 'string' } }
+const MULTI_VECTOR_RESPONSE = {
+  type: 'object',
+  description: 'The vectors of the tokens of each text, in the order of the inputs.',
+  required: ['object', 'data', 'model', 'usage'],
+  properties: {
+    object: { const: 'list' },
+    data: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['object', 'index', 'embeddings'],
+        properties: {
+          object: { const: 'embeddings' },
+          index: { type: 'integer' },
+          embeddings: {
+            anyOf: [
+              NUMBERS,
+              ENCODED,
+              { type: 'object', properties: { float: NUMBERS, base64: ENCODED } },
+            ],
+          },
+        },
+      },
+    },
+    model: { type: 'string' },
+    usage: {
+      type: 'object',
+      required: ['prompt_tokens', 'total_tokens'],
+      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
+    },
+  },
+}
+
+/** `POST /multi-vector`, as Jina has it: texts as a vector of each of their tokens. */
+export function registerMultiVector(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/multi-vector', {
+    config: { scope: 'embeddings' },
+    preValidation: async ({ body }) => checkInputCount(body),
+    schema: {
+      operationId: 'createMultiVectorEmbedding',
+      summary: 'Turn texts into a vector of each token',
+      tags: ['Embeddings'],
+      security: [{ apiKey: [] }],
+      body: MULTI_VECTOR_BODY,
+      response: { 200: MULTI_VECTOR_RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => embedTokens({ request, reply }, services),
+  })
+}
+
+async function embedTokens(http: Http, services: InferenceServices): Promise<string> {
+  const { request } = http
+  const body = request.body as MultiVectorBody
+  const job = await multiVectorJob(services, callerOf(request), body)
+  const { result, usage } = await runJob(http, services, {
+    ...({ kind: 'embedding', ...job } as const),
+    watch: watchTokens(),
+  })
+  if (result.task !== 'multi-vector') throw new Error('vectors of tokens were answered otherwise')
+  http.reply.type('application/json; charset=utf-8')
+  return writeMultiVector(job.model, body, { result, usage })
+}
+
+/** The job that embeds the texts of a request. Throws unless its model has several vectors. */
+export async function multiVectorJob(
+  models: ModelDirectory,
+  caller: Caller,
+  body: MultiVectorBody,
+): Promise<{ readonly model: CatalogueModel; readonly input: MultiVectorInput }> {
+  const need = { name: body.model, task: 'multi-vector', endpoint: 'v1/multi-vector' } as const
+  const model = await getTaskModel(models, caller, need)
+  const input: MultiVectorInput = {
+    task: 'multi-vector',
+    items: [body.input].flat().map((item) => (typeof item === 'string' ? item : item.text)),
+    role: body.input_type === 'query' ? 'query' : 'passage',
+    dimensions: body.dimensions ?? null,
+    isCut: body.truncate !== false,
+  }
+  return { model, input }
+}
+
+type Result = Extract<EmbeddingResult, { task: 'multi-vector' }>
+
+// About 10 ms of writing numbers.
+const SLICE_VALUES = 16_384
+
+/** The answer as JSON text; the event loop runs between slices of large ones. */
+export async function writeMultiVector(
+  { id }: CatalogueModel,
+  { embedding_type: formats }: MultiVectorBody,
+  { result, usage }: { readonly result: Result; readonly usage: TokenUsage },
+): Promise<string> {
+  const written: string[] = []
+  for (const [index, matrix] of result.matrices.entries()) {
+    const embeddings = await writeFormats(Buffer.from(matrix, 'base64'), result.width, formats)
+    written.push(`{"object":"embeddings","index":${index},"embeddings":${embeddings}}`)
+  }
+  const { promptTokens } = usage
+  const counts = { prompt_tokens: promptTokens, total_tokens: promptTokens }
+  const around = JSON.stringify({ object: 'list', model: id, usage: counts })
+  return `${around.slice(0, -1)},"data":[${written.join(',')}]}`
+}
+
+async function writeFormats(
+  bytes: Buffer,
+  width: number,
+  formats: MultiVectorBody['embedding_type'],
+): Promise<string> {
+  if (!Array.isArray(formats)) return writeMatrix(bytes, width, formats ?? 'float')
+  const members: string[] = []
+  for (const format of new Set(formats)) {
+    members.push(`"${format}":${await writeMatrix(bytes, width, format)}`)
+  }
+  return `{${members.join(',')}}`
+}
+
+async function writeMatrix(
+  bytes: Buffer,
+  width: number,
+  format: 'float' | 'base64',
+): Promise<string> {
+  const rows: string[] = []
+  const rowBytes = width * Float32Array.BYTES_PER_ELEMENT
+  const rowsPerSlice = Math.max(Math.floor(SLICE_VALUES / width), 1)
+  for (let start = 0; start < bytes.length; start += rowBytes) {
+    const row = bytes.subarray(start, start + rowBytes)
+    rows.push(format === 'base64' ? `"${row.toString('base64')}"` : writeNumbers(row))
+    if (rows.length % rowsPerSlice === 0) await setImmediate()
+  }
+  return `[${rows.join(',')}]`
+}
+
+function writeNumbers(row: Buffer): string {
+  const numbers = Array.from({ length: row.length / Float32Array.BYTES_PER_ELEMENT }, (_, at) =>
+    row.readFloatLE(at * Float32Array.BYTES_PER_ELEMENT),
+  )
+  return JSON.stringify(numbers)
+}
