@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
+import type { JobOwner } from '#api/jobs/background-jobs.ts'
 import { hasEnded } from '#api/jobs/job.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
 import { callerOf } from '#api/v1/request-context.ts'
@@ -20,6 +21,12 @@ export interface TuningServices extends CreateServices, RunServices {
   readonly models: TunedModels
   readonly jobs: JobStore
 }
+
+/** The collaborators of resuming a job. */
+export type ResumeServices = Pick<
+  TuningServices,
+  'tuning' | 'jobs' | 'background' | 'clock' | 'limits'
+>
 
 /** The job that the path of a request names. */
 export async function jobOf(request: FastifyRequest, tuning: TuningStore): Promise<TuningJobRow> {
@@ -61,10 +68,13 @@ function pause(tuning: TuningStore, { id, run }: TuningJobRow): Promise<TuningJo
   })
 }
 
-/** Starts another run of a paused job, which continues at its last checkpoint. */
+/**
+ * Starts another run of a paused job in the name of `owner`, which continues at its last
+ * checkpoint. Throws when the job is not paused.
+ */
 export async function resumeTuningJob(
-  request: FastifyRequest,
-  services: TuningServices,
+  owner: JobOwner,
+  services: ResumeServices,
   job: TuningJobRow,
 ): Promise<TuningJobRow> {
   const { tuning, jobs } = services
@@ -79,7 +89,7 @@ export async function resumeTuningJob(
   })
   if (resumed === undefined) throw await notPossible(tuning, job, 'resumed')
   try {
-    await startRun(request, services, resumed)
+    await startRun(owner, services, resumed)
   } catch (error) {
     // Without a run it would be cancelled, and its checkpoints be deleted.
     await pause(tuning, resumed)

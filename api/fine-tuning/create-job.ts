@@ -1,9 +1,9 @@
-import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
-import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import type { BackgroundJobs, JobOwner } from '#api/jobs/background-jobs.ts'
+import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { callerOf, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
+import { type Caller, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { TuningConfig } from '#shared/config/limits.ts'
@@ -125,13 +125,14 @@ function requestedOf(fields: {
 
 /** Stores a job and starts its first run, which checks the files. */
 export async function createTuningJob(
-  request: FastifyRequest,
+  caller: Caller,
   services: CreateServices,
   wanted: TuningRequest,
 ): Promise<TuningJobRow> {
   const { tuning, limits } = services
-  const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
-  const base = tunableModel(request, services.catalogue, wanted.model)
+  requireUncountedCaller(caller, 'fine-tuning jobs')
+  const { organizationId, apiKeyId, userId, modelIds } = caller
+  const base = tunableModel(caller, services.catalogue, wanted.model)
   const { nEpochs } = wanted.hyperparameters
   if (nEpochs !== 'auto' && nEpochs > limits.epochsMax) {
     throw failure.invalidRequest(
@@ -165,7 +166,7 @@ export async function createTuningJob(
   if (job === 'openMax') throw tooManyJobs(limits.jobsMax)
   if (job === 'tunedMax') throw tooManyModels(limits.modelsMax)
   try {
-    await startRun(request, services, job)
+    await startRun(caller, services, job)
   } catch (error) {
     await tuning.cancel(job.id)
     throw error
@@ -175,12 +176,12 @@ export async function createTuningJob(
 
 /** Starts the background job that runs a job, from its beginning or its last checkpoint. */
 export async function startRun(
-  request: FastifyRequest,
+  owner: JobOwner,
   { background, clock, limits }: Pick<CreateServices, 'background' | 'clock' | 'limits'>,
   job: TuningJobRow,
 ): Promise<void> {
   const createdAtMs = clock.now()
-  await background.create(request, {
+  await background.create(owner, {
     id: runIdOf(job),
     endpoint: runPathOf(job.id),
     createdAtMs,
@@ -209,9 +210,9 @@ export function tuningJobOf(endpoint: string): string | undefined {
   return RUN_PATH.exec(endpoint)?.[1]
 }
 
-function tunableModel(request: FastifyRequest, catalogue: Catalogue, name: string): CatalogueModel {
+function tunableModel(caller: Caller, catalogue: Catalogue, name: string): CatalogueModel {
   const model = catalogue.find(name)
-  if (model === undefined || !mayUseModel(callerOf(request), model)) {
+  if (model === undefined || !mayUseModel(caller, model)) {
     throw noSuchModel(name, 'model')
   }
   if (model.capabilities.includes('fine-tune')) return model

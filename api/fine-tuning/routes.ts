@@ -58,7 +58,7 @@ function registerJobs(app: FastifyInstance, services: TuningServices): void {
   const { tuning } = services
   app.post('/fine_tuning/jobs', { schema: CREATE, config: SCOPE }, async (request) => {
     const wanted = requestedByJob(request.body as Static<typeof CREATE_BODY>)
-    return presentTuningJob(await createTuningJob(request, services, wanted))
+    return presentTuningJob(await createTuningJob(callerOf(request), services, wanted))
   })
 
   app.get('/fine_tuning/jobs', { schema: LIST, config: SCOPE }, async (request) => {
@@ -93,7 +93,9 @@ function registerChanges(app: FastifyInstance, services: TuningServices): void {
   )
 
   app.post('/fine_tuning/jobs/:job_id/resume', { schema: RESUME, config: SCOPE }, async (request) =>
-    presentTuningJob(await resumeTuningJob(request, services, await jobOf(request, tuning))),
+    presentTuningJob(
+      await resumeTuningJob(callerOf(request), services, await jobOf(request, tuning)),
+    ),
   )
 }
 

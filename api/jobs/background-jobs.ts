@@ -1,9 +1,7 @@
-import type { FastifyRequest } from 'fastify'
-
-import { pathOf } from '#api/http/request.ts'
+import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { callerOf, noSuchModel } from '#api/v1/request-context.ts'
+import { type Caller, noSuchModel } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -29,14 +27,23 @@ const WAITED_PART = 0.1
 /** Event streams that look for the row of their job at a time; other requests need connections. */
 const LOOKUPS_AT_ONCE = 2
 
-/** Options of a job that a request sets, besides its content. */
+/** In whose name a job runs; without a key and a user, in that of the installation. */
+export interface JobOwner extends Pick<Caller, 'limits' | 'isAnonymous'> {
+  readonly organizationId: string
+  readonly apiKeyId?: string | null
+  readonly userId?: string | null
+  /** The models that it may use; null means all. */
+  readonly modelIds: readonly string[] | null
+}
+
+/** A request that becomes a job. */
 interface JobOptions {
   readonly id: string
   readonly createdAtMs: number
   readonly body: Buffer
   readonly contentType: string
-  /** The path that the body is sent to; that of the request if absent. */
-  readonly endpoint?: string
+  /** The path that the body is sent to. */
+  readonly endpoint: string
   readonly model: string | undefined
   readonly responseId?: string
   readonly metadata?: Readonly<Record<string, string>> | null
@@ -67,25 +74,26 @@ export class BackgroundJobs {
     this.#services = services
   }
 
-  /** Stores the request as a job. Throws when its organization has too many unfinished ones. */
-  async create(request: FastifyRequest, options: JobOptions): Promise<JobSummary> {
-    const job = await this.#create(request, options, { onlyStored: false })
+  /** Stores a request as a job. Throws when its organization has too many unfinished ones. */
+  async create(owner: JobOwner, options: JobOptions): Promise<JobSummary> {
+    const job = await this.#create(owner, options, { onlyStored: false })
     if (job === undefined) throw new Error('a job was not stored')
     return job
   }
 
   /** The same; undefined when the policy of the organization is to store nothing. */
-  createStored(request: FastifyRequest, options: JobOptions): Promise<JobSummary | undefined> {
-    return this.#create(request, options, { onlyStored: true })
+  createStored(owner: JobOwner, options: JobOptions): Promise<JobSummary | undefined> {
+    return this.#create(owner, options, { onlyStored: true })
   }
 
   async #create(
-    request: FastifyRequest,
+    owner: JobOwner,
     options: JobOptions,
     { onlyStored }: { readonly onlyStored: boolean },
   ): Promise<JobSummary | undefined> {
     const { jobs, cipher, openJobsMax, openJobBytesMax, wake } = this.#services
-    const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
+    requireUncountedCaller(owner, 'background jobs')
+    const { organizationId, apiKeyId, userId, modelIds } = owner
     const { id, createdAtMs, metadata, model, priority = 'default' } = options
     checkMetadata(metadata)
     if (model !== undefined && model.length > MODEL_NAME_MAX) throw noSuchModel(model)
@@ -101,7 +109,7 @@ export class BackgroundJobs {
         apiKeyId: apiKeyId ?? null,
         userId: userId ?? null,
         modelIds: modelIds === null ? null : [...modelIds],
-        endpoint: options.endpoint ?? pathOf(request.url),
+        endpoint: options.endpoint,
         request: await packContent(options.body, cipher, contextOf(id)),
         model: model ?? null,
         responseId: options.responseId ?? null,

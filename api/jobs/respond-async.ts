@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
+import { pathOf } from '#api/http/request.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
@@ -45,10 +46,11 @@ export function respondAsync(services: {
     if (isForm && (await jobs.storesNothing(callerOf(request).organizationId))) return undefined
     const options = optionsOf(request)
     const create = (body: Buffer) =>
-      background.createStored(request, {
+      background.createStored(callerOf(request), {
         id: background.newId(),
         createdAtMs: clock.now(),
         body,
+        endpoint: pathOf(request.url),
         model: modelOf(request),
         contentType: isForm ? (request.headers['content-type'] ?? '') : 'application/json',
         ...options,

@@ -2,6 +2,7 @@ import type { Pool } from 'pg'
 
 import { bodyOf, type ConsoleArea, type ConsoleCall, SHORT_TEXT } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
+import { KEY_LIMIT_FIELDS, type KeyLimitsBody, keyLimitsOf } from '#api/v1/key-limits.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
@@ -18,7 +19,7 @@ interface KeyServices {
   readonly limits: LimitsConfig
 }
 
-interface NewKey extends NewLimits {
+interface NewKey extends KeyLimitsBody {
   readonly organization_id: string
   readonly name: string
   readonly scopes?: readonly string[] | null
@@ -30,18 +31,12 @@ interface OneKey {
   readonly key: string
 }
 
-interface NewLimits {
-  readonly requests_per_minute?: number | null
-  readonly tokens_per_minute?: number | null
-  readonly concurrent_requests?: number | null
-}
-
 const DAY_MS = 86_400_000
-const LIMIT = { type: ['integer', 'null'], minimum: 1, maximum: 1e12 }
-const LIMITS = {
-  requests_per_minute: LIMIT,
-  tokens_per_minute: LIMIT,
-  concurrent_requests: LIMIT,
+/** The form names all limits: those that it leaves out are none. */
+const NO_LIMITS: KeyLimits = {
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  concurrentJobs: null,
 }
 const NEW_KEY = bodyOf(
   {
@@ -50,7 +45,7 @@ const NEW_KEY = bodyOf(
     scopes: { type: ['array', 'null'], items: { enum: SCOPES }, maxItems: SCOPES.length },
     models: { type: ['array', 'null'], items: SHORT_TEXT, maxItems: 1000 },
     expires_in_days: { type: ['integer', 'null'], minimum: 1, maximum: 3650 },
-    ...LIMITS,
+    ...KEY_LIMIT_FIELDS,
   },
   ['organization_id', 'name'],
 )
@@ -101,11 +96,12 @@ export function keyArea(services: KeyServices): ConsoleArea {
         path: '/keys/:key/limits',
         role: 'administrator',
         operation: 'key.limit',
-        body: bodyOf(LIMITS, []),
-        detail: (body: NewLimits) => body,
-        async handle({ params: { key: id }, body }: ConsoleCall<OneKey, NewLimits>) {
+        body: bodyOf(KEY_LIMIT_FIELDS),
+        detail: (body: KeyLimitsBody) => body,
+        async handle({ params: { key: id }, body }: ConsoleCall<OneKey, KeyLimitsBody>) {
           const organizationId = await organizationOf(services, id)
-          const limited = await apiKeys.limit(organizationId, id, limitsOf(body))
+          const limits = { ...NO_LIMITS, ...keyLimitsOf(body) }
+          const limited = await apiKeys.limit(organizationId, id, limits)
           if (limited === undefined) throw noSuchKey(id)
         },
       },
@@ -157,18 +153,9 @@ async function createKey({ apiKeys, catalogue, clock }: KeyServices, body: NewKe
     scopes,
     modelIds: modelIds ?? null,
     expiresAt: typeof days === 'number' ? new Date(clock.now() + days * DAY_MS) : null,
-    ...limitsOf(body),
+    ...keyLimitsOf(body),
   })
   return { id: key.id, secret }
-}
-
-/** All limits of a key; those that are not given are none. */
-function limitsOf(body: NewLimits): KeyLimits {
-  return {
-    requestsPerMinute: body.requests_per_minute ?? null,
-    tokensPerMinute: body.tokens_per_minute ?? null,
-    concurrentJobs: body.concurrent_requests ?? null,
-  }
 }
 
 async function organizationOf({ pool, prefix }: KeyServices, id: string): Promise<string> {

@@ -3,17 +3,19 @@ import type { Pool } from 'pg'
 import type { Batches } from '#api/batches/batch-store.ts'
 import { bodyOf, type ConsoleArea, type ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
-import { cancelTuningJob } from '#api/fine-tuning/changes.ts'
-import type { TuningStore } from '#api/fine-tuning/tuning-store.ts'
-import type { JobStore } from '#api/jobs/job-store.ts'
+import {
+  cancelTuningJob,
+  pauseTuningJob,
+  type ResumeServices,
+  resumeTuningJob,
+} from '#api/fine-tuning/changes.ts'
 import type { WebhookStore } from '#api/webhooks/webhook-store.ts'
+import type { TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 import { failure } from '#shared/errors.ts'
 
-interface WorkServices {
+interface WorkServices extends ResumeServices {
   readonly pool: Pool
   readonly prefix: string
-  readonly jobs: JobStore
-  readonly tuning: TuningStore
   readonly batches: Batches
   readonly webhooks: WebhookStore
   /** Called when a delivery is due. */
@@ -33,7 +35,7 @@ interface OneOf {
 
 /** Background jobs, batches, fine-tuning, files and webhooks of all, without their content. */
 export function workArea(services: WorkServices): ConsoleArea {
-  const { jobs, batches, tuning } = services
+  const { jobs, batches } = services
   const query = listQuery({ organization: TEXT_FILTER, state: TEXT_FILTER })
   const read =
     (text: string) =>
@@ -75,19 +77,30 @@ export function workArea(services: WorkServices): ConsoleArea {
           if ((await batches.cancel(organization, id)) === undefined) throw notFound('batch', id)
         },
       },
-      {
-        ...operator,
-        path: '/fine-tuning/:organization/:id/cancel',
-        operation: 'fine_tuning.cancel',
-        async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
-          const job = await tuning.find(organization, id)
-          if (job === undefined) throw notFound('fine-tuning job', id)
-          await cancelTuningJob({ tuning, jobs }, job)
-        },
-      },
+      ...tuningActions(services),
       ...webhookActions(services),
     ],
   }
+}
+
+function tuningActions(services: WorkServices): ConsoleArea['actions'] {
+  const changes = {
+    cancel: cancelTuningJob,
+    pause: pauseTuningJob,
+    // The run belongs to the creator of the job, not to the operator.
+    resume: (_: WorkServices, job: TuningJobRow) => resumeTuningJob(job, services, job),
+  }
+  return Object.entries(changes).map(([name, change]) => ({
+    method: 'POST',
+    role: 'operator',
+    path: `/fine-tuning/:organization/:id/${name}`,
+    operation: `fine_tuning.${name}`,
+    async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
+      const job = await services.tuning.find(organization, id)
+      if (job === undefined) throw notFound('fine-tuning job', id)
+      await change(services, job)
+    },
+  }))
 }
 
 function webhookActions({ webhooks, wakeSender }: WorkServices): ConsoleArea['actions'] {

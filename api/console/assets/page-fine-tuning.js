@@ -54,6 +54,24 @@ const JOBS = {
   ],
   rowActions: [
     {
+      label: 'Pause job',
+      role: 'operator',
+      method: 'POST',
+      path: (row) => `fine-tuning/${part(row.organization_id)}/${part(row.id)}/pause`,
+      isOffered: ({ state }) => OPEN.includes(state) && state !== 'paused',
+      question: 'Its training ends within a step, and continues later at its last checkpoint.',
+      done: 'The job is paused.',
+    },
+    {
+      label: 'Resume job',
+      role: 'operator',
+      method: 'POST',
+      path: (row) => `fine-tuning/${part(row.organization_id)}/${part(row.id)}/resume`,
+      isOffered: ({ state }) => state === 'paused',
+      question: 'It waits for a worker, and continues at its last checkpoint.',
+      done: 'The job waits for a worker again.',
+    },
+    {
       label: 'Cancel job',
       role: 'operator',
       method: 'POST',

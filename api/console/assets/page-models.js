@@ -12,7 +12,7 @@ const operator = 'operator'
 const administrator = 'administrator'
 const CAPABILITIES = {
   completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
-  embedding: ['embedding', 'rerank', 'classify', 'sparse'],
+  embedding: ['embedding', 'rerank', 'classify', 'sparse', 'multi-vector'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
 }

@@ -1,7 +1,6 @@
-import type { FastifyRequest } from 'fastify'
 import { describe, expect } from 'vitest'
 
-import { resumeTuningJob, type TuningServices } from '#api/fine-tuning/changes.ts'
+import { type ResumeServices, resumeTuningJob } from '#api/fine-tuning/changes.ts'
 import { TuningStore } from '#api/fine-tuning/tuning-store.ts'
 import { systemClock } from '#shared/clock.ts'
 import { tuningTables } from '#shared/db/schema/fine-tuning.ts'
@@ -46,9 +45,9 @@ describe('a paused fine-tuning job', () => {
           throw failure.rateLimited('too many jobs', { retryAfterSeconds: 60 })
         },
       },
-    } as unknown as TuningServices
+    } as unknown as ResumeServices
     if (job === undefined) throw new Error('the job was not paused')
-    const resumed = resumeTuningJob({} as FastifyRequest, services, job)
+    const resumed = resumeTuningJob(job, services, job)
     await expect(resumed).rejects.toThrow('too many jobs')
     expect(await tuning.find('org-one', JOB.id)).toMatchObject({ status: 'paused' })
   })

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify'
 import { expect, it } from 'vitest'
 
 import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
@@ -18,16 +17,16 @@ it.for([
     openJobsMax: 7,
     openJobBytesMax: 900,
   })
-  const caller = { organizationId: 'org-one', modelIds: null, scopes: null, expiresAtMs: null }
-  const request = { context: { caller }, url: '/v1/completions' } as unknown as FastifyRequest
+  const owner = { organizationId: 'org-one', modelIds: null }
   const job = {
     id: 'job_1',
+    endpoint: '/v1/completions',
     createdAtMs: systemClock.now(),
     body: Buffer.from('{}'),
     model: 'x',
     contentType: 'application/json',
   }
-  const refused = await background.create(request, job).catch((error: unknown) => error)
+  const refused = await background.create(owner, job).catch((error: unknown) => error)
   expect(refused).toMatchObject({ status: 429, code, shouldRetry: false })
   expect(String(refused)).toContain(limit)
 })
