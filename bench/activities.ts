@@ -52,6 +52,7 @@ export async function benchActivities(): Promise<readonly Figure[]> {
         anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
         concurrentJobs: 1000,
         monthlyTokens: 0,
+        organizationsPerUser: 0,
       },
       tokensSince: async () => 0,
     })

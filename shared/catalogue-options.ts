@@ -30,6 +30,8 @@ export interface ModelOptions {
   readonly matryoshka?: boolean
   readonly queryPrefix?: string
   readonly passagePrefix?: string
+  /** Tokens of a document, instead of those in the files of a model of several vectors. */
+  readonly documentLength?: number
   /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
   readonly tokenIdVocabulary?: 'native' | 'reject'
   /** Defaults for images when the request sets none. */
@@ -55,10 +57,14 @@ export interface ModelOptions {
 }
 
 /**
- * The engine that reads an option. Rerankers, classifiers and sparse encoders have the kind
- * `embedding` but read other options; a model of texts with images has one more.
+ * The engine that reads an option. Rerankers, classifiers, sparse encoders and models of several
+ * vectors have the kind `embedding` but read other options; a model of texts with images has one
+ * more.
  */
-type OptionReader = ModelKind | 'rerank' | 'classify' | 'classify-images' | 'sparse' | 'vision'
+type OptionReader =
+  | ModelKind
+  | ('rerank' | 'classify' | 'classify-images' | 'sparse' | 'multi-vector')
+  | 'vision'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
@@ -86,7 +92,9 @@ const truth = {
 }
 const text = { must: 'must be a string', holds: (value: unknown) => typeof value === 'string' }
 
-const ENCODERS: readonly OptionReader[] = ['embedding', 'rerank', 'classify', 'sparse']
+const ENCODERS: readonly OptionReader[] = [
+  ...(['embedding', 'rerank', 'classify', 'sparse', 'multi-vector'] as const),
+]
 
 const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   slots: count(1, 4096),
@@ -104,9 +112,10 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   executionProvider: choice('cpu', 'cuda'),
   intraOpThreads: count(0, 256),
   pooling: { readers: ['embedding'], ...choice(...POOLING_MODES) },
-  matryoshka: { readers: ['embedding'], ...truth },
-  queryPrefix: { readers: ['embedding', 'sparse'], ...text },
-  passagePrefix: { readers: ['embedding', 'sparse'], ...text },
+  matryoshka: { readers: ['embedding', 'multi-vector'], ...truth },
+  queryPrefix: { readers: ['embedding', 'sparse', 'multi-vector'], ...text },
+  passagePrefix: { readers: ['embedding', 'sparse', 'multi-vector'], ...text },
+  documentLength: { readers: ['multi-vector'], ...count(1, 10_000_000) },
   tokenIdVocabulary: { readers: ['embedding'], ...choice('native', 'reject') },
   // The default cannot exceed the limit for requests.
   steps: { readers: ['image'], ...count(1, 150) },
@@ -174,6 +183,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   classify: 'classifiers of texts',
   'classify-images': 'classifiers of images',
   sparse: 'sparse encoders',
+  'multi-vector': 'models of several vectors',
   image: 'models of images',
   audio: 'models of speech',
   speech: 'voices',

@@ -93,13 +93,13 @@ const MODEL_KEYS = [
 const ADAPTER_KEYS = ['id', 'source', 'aliases']
 const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
-  embedding: ['embedding', 'vision', 'rerank', 'classify', 'sparse'],
+  embedding: ['embedding', 'vision', 'rerank', 'classify', 'sparse', 'multi-vector'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
 }
 /** Capabilities that make a model of embeddings one of something else. */
-const SINGLE_TASKS = ['rerank', 'classify', 'sparse'] as const
+const SINGLE_TASKS = ['multi-vector', 'rerank', 'classify', 'sparse'] as const
 // A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
 const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/

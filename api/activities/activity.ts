@@ -37,6 +37,9 @@ const ZERO_BYTE = /(?<!\\)(\\\\)*\\u0000/
 /** The generator of the platform's own activities, which clients must not claim. */
 export const OWN_GENERATOR = 'millrace'
 
+/** Begins the ids that the platform makes. */
+export const OWN_ID_PREFIX = 'act_'
+
 /** The activities of a body and the field that contained them; undefined for a single one. */
 interface ParsedActivities {
   readonly batchName: string | undefined
@@ -208,6 +211,9 @@ function requireId(value: unknown, path: string): void {
   // Clients normalize `.` and `..` away in URLs, escaped or not.
   if (value === '.' || value === '..')
     throw invalid(path, `Invalid '${path}': '.' and '..' cannot stand in an address.`)
+  // The platform derives its ids from those of jobs, which clients can know in advance.
+  if ((value as string).startsWith(OWN_ID_PREFIX))
+    throw invalid(path, `'${path}' may not begin with "${OWN_ID_PREFIX}".`)
 }
 
 function requireReference(value: unknown, path: string): void {

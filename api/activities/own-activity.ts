@@ -1,7 +1,7 @@
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 
-import { digestOf, OWN_GENERATOR } from './activity.ts'
+import { digestOf, OWN_GENERATOR, OWN_ID_PREFIX } from './activity.ts'
 import type { OwnActivity } from './activity-store.ts'
 
 /** The object of an activity: an id such as `key:key_…`, a type and descriptive fields. */
@@ -30,7 +30,7 @@ interface OwnEvent {
 
 /** The activity of a platform event, in the form in which clients read activities. */
 export function ownActivity(event: OwnEvent): OwnActivity {
-  const { id = timeOrderedId('act_', event.atMs), type, actor, object, target } = event
+  const { id = timeOrderedId(OWN_ID_PREFIX, event.atMs), type, actor, object, target } = event
   const content = {
     type,
     actor,
@@ -74,7 +74,7 @@ export function jobActivities(rows: readonly UsageRow[]): readonly OwnActivity[]
 
 function jobActivity(row: UsageRow): OwnActivity {
   return ownActivity({
-    id: `act_${row.jobId}${row.outcome === 'finished' ? '' : `_${row.outcome}`}`,
+    id: `${OWN_ID_PREFIX}${row.jobId}${row.outcome === 'finished' ? '' : `_${row.outcome}`}`,
     type: 'Create',
     event: `job.${row.outcome}`,
     organizationId: row.organizationId,

@@ -13,6 +13,7 @@ import {
   type Activity,
   BATCH_MAX,
   digestOf,
+  OWN_ID_PREFIX,
   parseActivities,
   parseMoment,
   REFERENCES,
@@ -90,7 +91,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
 }
 
 function identify(activity: Activity, nowMs: number): NewActivity {
-  const { id = timeOrderedId('act_', nowMs), ...rest } = activity
+  const { id = timeOrderedId(OWN_ID_PREFIX, nowMs), ...rest } = activity
   return { ...rest, id, digest: digestOf(activity.sent) }
 }
 
@@ -130,7 +131,12 @@ const ACTIVITY_BODY = {
   type: 'object',
   required: ['type'],
   properties: {
-    id: { type: ['string', 'null'], minLength: 1, maxLength: 200 },
+    id: {
+      type: ['string', 'null'],
+      minLength: 1,
+      maxLength: 200,
+      description: 'Not one that begins with `act_`, which the server makes.',
+    },
     type: { type: 'string', minLength: 1, maxLength: 100, examples: ['Create'] },
     summary: { type: ['string', 'null'], maxLength: 2000 },
     published: { type: ['string', 'null'], format: 'date-time' },

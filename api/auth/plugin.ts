@@ -8,10 +8,11 @@ import type {
 
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { clientOf, pathOf, plainAddress } from '#api/http/request.ts'
+import { clientOf, networkOf, pathOf, plainAddress } from '#api/http/request.ts'
 import { schemaCompiler, type Validate } from '#api/http/validation.ts'
 import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { isPublicAddress } from '#shared/net/private-addresses.ts'
 import { mismatchOf } from '#shared/validation.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
@@ -154,14 +155,19 @@ async function takeLimit(
   row: Route,
   request: FastifyRequest,
 ): Promise<void> {
+  if (row.limit === undefined) return
   const { header } = services.config.rateLimits
-  if (row.limit === undefined || header === '') return
-  const client = clientOf(headerOf(request, header) ?? '')
-  if (client === '') return
+  const client = header === '' ? '' : clientOf(headerOf(request, header) ?? '')
+  // The address of a proxy that is not trusted, or of this machine, names no client.
+  if (client === '' && !(row.createsUsers && isPublicAddress(request.ip))) return
   const limit = row.limit(request.body)
   const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
-  await services.limits.takeRequest(limit, bucket, client)
+  if (client !== '') return services.limits.takeRequest(limit, bucket, client)
+  await services.limits.takeRequest(limit, `network ${bucket}`, networkOf(request), NETWORK_SHARE)
 }
+
+/** Many people may share the address of a network, which has as much as this many clients. */
+const NETWORK_SHARE = 10
 
 async function checkCaptcha(services: AuthServices, request: FastifyRequest): Promise<void> {
   if (!services.config.captcha.isEnabled) return

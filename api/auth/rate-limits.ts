@@ -31,8 +31,11 @@ type SendChannel = 'email' | 'sms'
 
 /** Counts in Redis, so that all API processes together keep every limit. */
 export interface RateLimits {
-  /** Throws 429 when the client of this address has used the bucket up. */
-  takeRequest(limit: RequestLimit, bucket: string, address: string): Promise<void>
+  /**
+   * Throws 429 when the client of this address has used the bucket up. A bucket for several clients
+   * is as many times as large.
+   */
+  takeRequest(limit: RequestLimit, bucket: string, address: string, clients?: number): Promise<void>
   /** Throws 429 when the hour's messages are used up; otherwise counts one. */
   takeSend(channel: SendChannel): Promise<void>
   /** Like `takeSend`, counting nothing. */
@@ -73,11 +76,12 @@ export function createRateLimits(options: {
     if (waitMs > 0) throw authFailure(SEND_FAILURES[channel], { retryAfterSeconds: waitMs / 1000 })
   }
   return {
-    async takeRequest(limit, bucket, address) {
+    async takeRequest(limit, bucket, address, clients = 1) {
       const { count, windowSeconds, burst } = config[limit]
       const name = key('request', bucket, sha256(address).toString('base64url'))
-      const perMs = count / (windowSeconds * 1000)
-      const waitMs = Number(await redis.eval(TAKE_FROM_BUCKET, 1, name, clock.now(), perMs, burst))
+      const perMs = (clients * count) / (windowSeconds * 1000)
+      const size = clients * burst
+      const waitMs = Number(await redis.eval(TAKE_FROM_BUCKET, 1, name, clock.now(), perMs, size))
       if (waitMs > 0) {
         throw authFailure('over_request_rate_limit', { retryAfterSeconds: waitMs / 1000 })
       }

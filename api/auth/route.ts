@@ -33,6 +33,8 @@ interface RouteRow<G extends Guard, B, Q, P> {
   readonly needsUser?: (body: Value<B>, query: Value<Q>) => boolean
   /** Bucket that the client's address draws from. */
   readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)
+  /** Whether the row may create users: its limit holds without a configured header, too. */
+  readonly createsUsers?: boolean
   /** Whether a CAPTCHA is asked for, where it is switched on. */
   readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
   readonly body?: B
@@ -53,6 +55,7 @@ export interface Route {
   readonly guard: Guard
   readonly needsUser: (body: unknown, query: unknown) => boolean
   readonly limit: ((body: unknown) => RequestLimit) | undefined
+  readonly createsUsers: boolean
   readonly captcha: (body: unknown, query: unknown) => boolean
   readonly body: TSchema | undefined
   readonly isBodyOptional: boolean
@@ -80,6 +83,7 @@ export function route<
       limit === undefined
         ? undefined
         : (body) => (typeof limit === 'function' ? limit(body as Value<B>) : limit),
+    createsUsers: row.createsUsers ?? false,
     captcha: (body, query) =>
       typeof captcha === 'function' ? captcha(body as Value<B>, query as Value<Q>) : captcha,
     body: row.body,

@@ -12,6 +12,7 @@ export const BATCH_ENDPOINTS: Readonly<Record<string, Scope>> = {
   '/v1/completions': 'completions',
   '/v1/embeddings': 'embeddings',
   '/v1/embed_sparse': 'embeddings',
+  '/v1/multi-vector': 'embeddings',
   '/v1/rerank': 'search',
   '/v1/moderations': 'embeddings',
   '/v1/classify': 'embeddings',

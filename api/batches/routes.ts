@@ -1,6 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
+import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { ROW_BYTES, storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, requireScope } from '#api/v1/request-context.ts'
@@ -40,6 +41,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
       const caller = callerOf(request)
       const body = request.body as Static<typeof CREATE_BODY>
       requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
+      requireUncountedCaller(caller, 'batches')
       checkMetadata(body.metadata)
       await mustHaveRoom(services, caller.organizationId)
       const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)

@@ -3,7 +3,6 @@ import { isDeepStrictEqual } from 'node:util'
 import {
   type FastifyContextConfig,
   type FastifyInstance,
-  type FastifyPluginAsync,
   type FastifyReply,
   type FastifyRequest,
   type FastifySchema,
@@ -11,9 +10,8 @@ import {
   type RouteOptions,
 } from 'fastify'
 
-import { wayToRoot } from '#api/pages/html.ts'
-
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
+import { documentPage, PAGES } from './openapi-page.ts'
 import { SCHEMA_CONTROLLER } from './serialization.ts'
 import { LITERALS } from './validation.ts'
 
@@ -37,12 +35,6 @@ export function registerOpenApi(
     app.get(url, { schema: { hide: true } }, forward)
   }
 }
-
-// As the page's plugin has them.
-const PAGES = [
-  ...['/docs', '/docs/', '/docs/json', '/docs/yaml', '/docs/static/*'],
-  ...['/docs/static/index.html', '/docs/static/swagger-initializer.js'],
-]
 
 async function passTo(
   document: FastifyInstance,
@@ -128,54 +120,6 @@ function withoutClosing(schema: unknown): unknown {
     .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
     .map(([key, value]) => [key, LITERALS.includes(key) ? value : withoutClosing(value)])
   return Object.fromEntries(entries)
-}
-
-/** The page that shows the document. */
-function documentPage(
-  swaggerUi: typeof import('@fastify/swagger-ui')['default'],
-  serverUrl: string,
-): FastifyPluginAsync {
-  return async (app) => {
-    app.addHook('onSend', async ({ url }, reply, payload) => {
-      const isPage = String(reply.getHeader('content-type')).startsWith('text/html')
-      if (!isPage || typeof payload !== 'string') return payload
-      return payload.replaceAll('"/docs/', `"${wayToRoot(url)}docs/`)
-    })
-    await app.register(swaggerUi, {
-      routePrefix: '/docs',
-      // Two hundred drawn operations would take a slow machine a minute.
-      uiConfig: { tryItOutEnabled: true, docExpansion: 'none' },
-      staticCSP: contentSecurityPolicy(serverUrl),
-      uiHooks: {
-        // The page's script treats a query string as part of the path and then finds no document.
-        onRequest: async ({ url }, reply) =>
-          /^\/docs\/?\?/.test(url) ? reply.redirect(`${wayToRoot(url)}docs`) : undefined,
-      },
-    })
-  }
-}
-
-// The content of the style element that Swagger UI's script inserts; the page's test fails when it
-// changes.
-const OWN_STYLE = "'sha256-RL3ie0nH+Lzz2YNqQN83mnU0J1ot4QL7b99vMdIX99w='"
-
-/**
- * Nothing inline except one style element, and no external resource; requests go to the document's
- * server only.
- */
-function contentSecurityPolicy(serverUrl: string): string {
-  return [
-    "default-src 'none'",
-    "script-src 'self'",
-    `style-src 'self' ${OWN_STYLE}`,
-    // The page's own icons.
-    "img-src 'self' data:",
-    "font-src 'self' data:",
-    `connect-src 'self' ${new URL(serverUrl).origin}`,
-    "form-action 'self'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-  ].join('; ')
 }
 
 interface OpenApiDocument {

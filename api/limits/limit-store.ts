@@ -123,8 +123,8 @@ export interface Charge {
 
 /** The limits of one request. */
 export interface RequestLimits extends LimitsConfig {
-  /** Requests of its key that may run jobs at the same time; 0 sets no limit, as absent. */
-  readonly concurrentJobsOfKey?: number
+  /** Requests of its key that may run jobs at the same time; 0 sets no limit. */
+  readonly concurrentJobsOfKey: number
 }
 
 /** Charges a request in one round trip. An empty lease runs no job and is charged no tokens. */
@@ -144,7 +144,7 @@ export async function charge(
     wanted.lease,
     LEASE_MS,
     limits.monthlyTokens,
-    limits.concurrentJobsOfKey ?? 0,
+    limits.concurrentJobsOfKey,
   ])) as [Charge['verdict'], ...number[]]
   const [verdict, ...numbers] = answer
   const at = (index: number): number => numbers[index] ?? 0

@@ -116,7 +116,7 @@ function lower(limit: number, own: number | null | undefined): number {
 }
 
 function isLimited(limits: RequestLimits): boolean {
-  const { requestsPerMinute, tokensPerMinute, monthlyTokens, concurrentJobsOfKey = 0 } = limits
+  const { requestsPerMinute, tokensPerMinute, monthlyTokens, concurrentJobsOfKey } = limits
   return [requestsPerMinute, tokensPerMinute]
     .flatMap(({ key, organization }) => [key, organization])
     .concat(limits.concurrentJobs, concurrentJobsOfKey, monthlyTokens)
@@ -157,7 +157,7 @@ function settleAtTheEnd(
   const [ofOrganization, ofKey] = leasesKeys(services.prefix, subject)
   const held = [
     ...(limits.concurrentJobs > 0 ? [ofOrganization] : []),
-    ...((limits.concurrentJobsOfKey ?? 0) > 0 ? [ofKey] : []),
+    ...(limits.concurrentJobsOfKey > 0 ? [ofKey] : []),
   ]
   for (const key of held) leases.add(key, lease)
   let used = 0

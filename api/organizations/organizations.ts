@@ -1,6 +1,7 @@
-import { and, asc, count, eq, inArray, isNull, type SQL } from 'drizzle-orm'
+import { and, asc, count, eq, gt, inArray, isNull, or, type SQL } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { secondsFromNow } from '#shared/db/expressions.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import type { AuthTables } from '#shared/db/schema/auth.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
@@ -10,7 +11,8 @@ import { randomId } from '#shared/ids.ts'
 import { endOrganization } from './account-deletion.ts'
 
 const MEMBERS_MAX = 1000
-const ORGANIZATIONS_MAX = 100
+/** Days for which a deleted organization counts: its activities and usage are kept. */
+const DELETED_COUNT_DAYS = 30
 
 export interface Organization {
   readonly id: string
@@ -27,8 +29,16 @@ export interface Member {
 }
 
 /** The organizations of a database and their members. */
-export function openOrganizations(db: Db, tables: OrganizationTables, users: AuthTables['users']) {
-  const context = { db, tables, users }
+export function openOrganizations(
+  db: Db,
+  tables: OrganizationTables,
+  options: {
+    readonly users: AuthTables['users']
+    /** Organizations that one user creates, besides their own; 0 sets no limit. */
+    readonly perUserMax: number
+  },
+) {
+  const context = { db, tables, ...options }
   return { ...openOnes(context), ...openMembers(context) }
 }
 
@@ -36,10 +46,11 @@ interface Context {
   readonly db: Db
   readonly tables: OrganizationTables
   readonly users: AuthTables['users']
+  readonly perUserMax: number
 }
 
 function openOnes(context: Context) {
-  const { db, tables } = context
+  const { db, tables, perUserMax } = context
   const { organizations, members } = tables
   return {
     async find(ids: readonly string[]): Promise<readonly Organization[]> {
@@ -54,15 +65,16 @@ function openOnes(context: Context) {
       return db.transaction(async (tx) => {
         // Locks the user, so that concurrent requests count their organizations one after another.
         if (!(await holdUser(tx, context.users, ownerId))) throw noSuchUser(ownerId)
-        if ((await countMembers(tx, tables, eq(members.userId, ownerId))) >= ORGANIZATIONS_MAX) {
-          throw failure.invalidRequest(`A user has at most ${ORGANIZATIONS_MAX} organizations.`, {
-            code: 'too_many_organizations',
-          })
+        if (perUserMax > 0 && (await countCreated(tx, tables, ownerId)) >= perUserMax) {
+          throw failure.invalidRequest(
+            `A user creates at most ${perUserMax} organizations. Deleted ones count for ${DELETED_COUNT_DAYS} days.`,
+            { code: 'too_many_organizations' },
+          )
         }
         const id = randomId('org-')
         const [made] = await tx
           .insert(organizations)
-          .values({ id, name })
+          .values({ id, name, createdBy: ownerId })
           .returning(summaryOf(tables))
         await tx.insert(members).values({ organizationId: id, userId: ownerId, role: 'owner' })
         return made as Organization
@@ -238,6 +250,17 @@ async function holdUser(tx: Db, users: AuthTables['users'], userId: string): Pro
 /** No user has this id. */
 export function noSuchUser(userId: string): Error {
   return failure.notFound(`No such user: ${userId}`, { param: 'user_id' })
+}
+
+/** The organizations that a user created: those that exist, and those deleted lately. */
+async function countCreated(tx: Db, { organizations }: OrganizationTables, userId: string) {
+  const { createdBy, deletedAt } = organizations
+  const counts = or(isNull(deletedAt), gt(deletedAt, secondsFromNow(-DELETED_COUNT_DAYS * 86_400)))
+  const [found] = await tx
+    .select({ total: count() })
+    .from(organizations)
+    .where(and(eq(createdBy, userId), counts))
+  return found?.total ?? 0
 }
 
 async function mustFit(tx: Db, tables: OrganizationTables, id: string): Promise<void> {

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 
 import type { NoteEvent } from '#api/v1/events.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { anonymousUsersCannot, callerOf } from '#api/v1/request-context.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
@@ -35,7 +35,8 @@ export function organizationsPlugin(services: InvitationServices): FastifyPlugin
     app.post('/organizations', { schema: schemas.CREATE, config: WRITE }, async (request) => {
       const { userId, isAnonymous } = callerOf(request)
       if (userId === undefined) throw usersOnly()
-      if (isAnonymous === true) throw namedOnly()
+      // Each organization has quotas of its own.
+      if (isAnonymous === true) throw anonymousUsersCannot('create organizations')
       return presentOrganization(await organizations.create(request.body.name, userId), 'owner')
     })
 
@@ -139,14 +140,6 @@ function usersOnly(): Error {
   return failure.accessDenied('Organizations are made by users: send an access token, not a key.', {
     code: 'insufficient_permissions',
   })
-}
-
-// Each organization has quotas of its own.
-function namedOnly(): Error {
-  return failure.accessDenied(
-    'Anonymous users cannot create organizations. Add an email address, a phone number or a provider to the account first.',
-    { code: 'insufficient_permissions' },
-  )
 }
 
 function parseUserId(text: string): string {

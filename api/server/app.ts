@@ -19,7 +19,7 @@ import {
   registerConnectionDraining,
 } from '#api/http/connections.ts'
 import { corsOptions } from '#api/http/cors.ts'
-import { limitBodyMemory } from '#api/http/large-bodies.ts'
+import { limitBodyMemory } from '#api/http/limit-body-memory.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
 import {

@@ -75,7 +75,8 @@ export function openBackground(options: {
   const { retentionDays, storedBytesMax, openJobsMax, openJobBytesMax } = config.content
   const { tablePrefix } = config.database
   const tables = jobTables(tablePrefix)
-  const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
+  const { bytesMax } = config.content.webhooks
+  const webhooks = new WebhookStore(db, webhookTables(tablePrefix), { bytesMax })
   const secrets = new Secrets(cipher)
   const jobs = new JobStore({
     db,

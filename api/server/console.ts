@@ -73,10 +73,9 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     workArea({
       ...tables,
       batches,
-      jobs: background.jobs,
-      tuning: background.tuning,
-      webhooks: background.webhooks,
-      wakeSender: () => background.wakeSender(),
+      ...background,
+      clock,
+      limits: config.tuning,
     }),
     journalArea({ ...tables, pool: lists.pool }),
     modelArea({ catalogue, redis, keys: queueKeys, workers: () => listWorkers(redis, queueKeys) }),

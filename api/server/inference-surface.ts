@@ -195,8 +195,8 @@ function idempotencyOf(services: Services): Gate {
     idempotency: openIdempotencyStore(
       redis,
       config.infra.redisPrefix,
-      cipher,
       config.content.recordedBytesMax,
+      cipher,
     ),
     deadlineSeconds: config.inference.deadlineSeconds,
   })

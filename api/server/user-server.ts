@@ -64,11 +64,10 @@ export async function openUserServer(
   const { config, clock, log, database, redis, organizationTables } = foundation
   const { auth } = config
   const authTable = authTables(config.database.tablePrefix)
-  const organizations = openOrganizations(database.db, organizationTables, authTable.users)
-  const invitations = openInvitations(database.db, organizationTables, {
-    users: authTable.users,
-    organizations,
-  })
+  const { organizationsPerUser: perUserMax } = config.limits
+  const { users } = authTable
+  const organizations = openOrganizations(database.db, organizationTables, { users, perUserMax })
+  const invitations = openInvitations(database.db, organizationTables, { users, organizations })
   const noteActivity = noteSecurityEvents(foundation)
   const redisKeyPrefix = `${config.infra.redisPrefix}:`
   const delivery = createDelivery({

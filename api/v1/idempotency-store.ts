@@ -12,7 +12,6 @@ const KEPT_MS = 86_400_000
 const LEASE_MS = 6000
 /** The part of the bytes of a day that one organization may take. */
 const ORGANIZATION_SHARE = 0.25
-const BYTES_MAX = 256 * 1024 * 1024
 
 /**
  * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: owner, time to keep, lease,
@@ -166,14 +165,14 @@ export const RENEW_INTERVAL_MS = LEASE_MS / 3
 
 /**
  * Opens the record of keys in Redis; `prefix` names the installation, and answers of a day have at
- * most `bytesMax` bytes together. What it keeps is encrypted with the client's Idempotency-Key and,
+ * most `bytesMax` bytes together. Records are encrypted with the client's Idempotency-Key and,
  * because that may be guessed, with the installation's key too.
  */
 export function openIdempotencyStore(
   redis: Redis,
   prefix: string,
+  bytesMax: number,
   cipher?: ContentCipher,
-  bytesMax = BYTES_MAX,
 ): IdempotencyStore {
   const { encrypt, decrypt } = cipherOfClaims(cipher)
   // Without a cipher all content is stored in clear text; digests of earlier releases use no key.

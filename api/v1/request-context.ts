@@ -78,6 +78,14 @@ export function callerOf({ context: { caller } }: Pick<FastifyRequest, 'context'
   return caller
 }
 
+/** The refusal of what anonymous users may not do, `doing` in a sentence: "create API keys". */
+export function anonymousUsersCannot(doing: string): ServiceError {
+  return failure.accessDenied(
+    `Anonymous users cannot ${doing}. Add an email address, a phone number or a provider to the account first.`,
+    { code: 'insufficient_permissions' },
+  )
+}
+
 /** Throws `accessDenied` when the caller's key is not meant for this family of endpoints. */
 export function requireScope(caller: Caller, scope: RequiredScope): void {
   if (scope === 'any' || caller.scopes === null || caller.scopes.includes(scope)) return

@@ -27,6 +27,7 @@ import type {
   WebhookTables,
 } from '#shared/db/schema/webhooks.ts'
 
+import { announceEvent, sendEvent, trimEvents, webhooksFull } from './event-store.ts'
 import type { NewEvent } from './event-types.ts'
 
 /** A due delivery with its payload and URL. */
@@ -73,10 +74,17 @@ const FAILING_HOURS_MAX = 24
 export class WebhookStore {
   readonly #db: Db
   readonly #tables: WebhookTables
+  readonly #bytesMax: number
 
-  constructor(db: Db, tables: WebhookTables) {
+  constructor(
+    db: Db,
+    tables: WebhookTables,
+    /** Of the events of one organization with their deliveries. */
+    { bytesMax = Number.MAX_SAFE_INTEGER }: { readonly bytesMax?: number } = {},
+  ) {
     this.#db = db
     this.#tables = tables
+    this.#bytesMax = bytesMax
   }
 
   #owned(organizationId: string, id: string): SQL | undefined {
@@ -142,27 +150,24 @@ export class WebhookStore {
 
   /**
    * Stores events for their endpoints, in the transaction that causes them. A stored event is not
-   * changed.
+   * changed; those of an organization whose events have their bytes are dropped.
    */
   async announce(db: Db, announced: readonly NewEvent[]): Promise<void> {
-    for (const { id, organizationId, type, data } of announced) {
-      await db.execute(announceQuery(this.#tables, { id, organizationId, type, data }))
+    for (const event of announced) {
+      await announceEvent(db, this.#tables, { ...event, bytesMax: this.#bytesMax })
     }
   }
 
   /**
    * Sends one event to one endpoint, even of a type that it does not receive; returns the delivery.
+   * Throws `storage_limit_exceeded`.
    */
   async sendTo(endpoint: EndpointRow, event: NewEvent, deliveryId: string): Promise<DeliveryRow> {
-    const { events, deliveries } = this.#tables
-    return this.#db.transaction(async (tx) => {
-      await tx.insert(events).values(event).onConflictDoNothing()
-      const [row] = await tx
-        .insert(deliveries)
-        .values({ id: deliveryId, endpointId: endpoint.id, eventId: event.id })
-        .returning()
-      return row as DeliveryRow
-    })
+    const { deliveries } = this.#tables
+    const sent = { ...event, deliveryId, endpointId: endpoint.id, bytesMax: this.#bytesMax }
+    if (!(await sendEvent(this.#db, this.#tables, sent))) throw webhooksFull()
+    const [row] = await this.#db.select().from(deliveries).where(eq(deliveries.id, deliveryId))
+    return row as DeliveryRow
   }
 
   async listDeliveries(
@@ -252,7 +257,10 @@ export class WebhookStore {
       .returning()
   }
 
-  /** Deletes old events, and everything of deleted organizations, with the deliveries. */
+  /**
+   * Deletes old events, everything of deleted organizations, and events that have more bytes than
+   * they may, with the deliveries.
+   */
   async sweep(): Promise<void> {
     const { events, endpoints, organizations } = this.#tables
     const isOld = lt(events.createdAt, secondsFromNow(-EVENT_DAYS * 86_400))
@@ -260,27 +268,8 @@ export class WebhookStore {
     const deleted = found.where(isNotNull(organizations.deletedAt))
     await this.#db.delete(events).where(or(isOld, inArray(events.organizationId, deleted)))
     await this.#db.delete(endpoints).where(inArray(endpoints.organizationId, deleted))
+    await trimEvents(this.#db, this.#tables, this.#bytesMax)
   }
-}
-
-function announceQuery(
-  { endpoints, events, deliveries }: WebhookTables,
-  { id, organizationId, type, data }: NewEvent,
-): SQL {
-  return sql`
-    with receivers as (
-      select e.id from ${endpoints} e
-      where e.organization_id = ${organizationId} and e.disabled_at is null
-        and (e.events is null or ${type} = any (e.events))
-    ), stored as (
-      insert into ${events} (id, organization_id, type, data)
-      select ${id}, ${organizationId}, ${type}, ${JSON.stringify(data)}::jsonb
-      where exists (select 1 from receivers)
-      on conflict (id) do nothing returning id
-    )
-    insert into ${deliveries} (id, endpoint_id, event_id)
-    select 'whd_' || substr(md5(s.id || r.id), 1, 24), r.id, s.id from stored s, receivers r
-    on conflict (id) do nothing`
 }
 
 /** The deliveries that are claimed next, locked. */

@@ -22,7 +22,7 @@ export interface GuessesConfig {
 
 /** Rate limits of the user server. */
 export interface RateLimitsConfig {
-  /** The header that identifies clients, in lower case; empty for no limits per client. */
+  /** The header that identifies clients, in lower case; empty for limits of networks alone. */
   readonly header: string
   /** Mails per hour for the whole server; a count of 0 sends none. */
   readonly emailSent: RateLimit
@@ -51,7 +51,8 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
   const perFiveMinutes = (count: number) => ({ count, windowSeconds: 5 * MINUTE })
   return {
     header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
-      about: 'header that identifies clients for rate limits; no limits per client if unset',
+      about:
+        'header that identifies clients for rate limits; if unset, sign-ups and one-time codes alone are limited, ten times as many for each public network',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',

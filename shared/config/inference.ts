@@ -3,7 +3,7 @@ import { QUEUE_KINDS } from '#shared/contracts/job.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** Dialects besides that of OpenAI, each of which can be switched off. */
-const DIALECTS = ['anthropic', 'rerank', 'tei', 'vllm'] as const
+const DIALECTS = ['anthropic', 'cohere', 'rerank', 'tei', 'vllm'] as const
 export type Dialect = (typeof DIALECTS)[number]
 
 /** Limits of the inference service and what a worker serves. */

@@ -14,6 +14,8 @@ export interface LimitsConfig {
   readonly concurrentJobs: number
   /** Tokens of an organization in a calendar month (UTC). */
   readonly monthlyTokens: number
+  /** Organizations that one user creates, besides their own. */
+  readonly organizationsPerUser: number
 }
 
 /** Reads the limits of keys and organizations. */
@@ -64,6 +66,11 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
       'tokens of one organization in a calendar month',
       0,
     ),
+    organizationsPerUser: limit(
+      'MILLRACE_ORGANIZATIONS_PER_USER',
+      'organizations that one user creates besides their own, counting deleted ones for 30 days',
+      20,
+    ),
   }
 }
 
@@ -87,8 +94,12 @@ export interface ContentConfig {
   readonly storedBytesMax: number
   /** Bytes in Redis of the answers that are recorded in a day under `Idempotency-Key`. */
   readonly recordedBytesMax: number
-  /** Whether webhooks may be sent to addresses outside the public internet. */
-  readonly webhooks: { readonly allowsPrivateAddresses: boolean }
+  readonly webhooks: {
+    /** Whether they may be sent to addresses outside the public internet. */
+    readonly allowsPrivateAddresses: boolean
+    /** Bytes of the stored events and deliveries of an organization. */
+    readonly bytesMax: number
+  }
 }
 
 /** Reads the settings of files and activities. */
@@ -146,6 +157,11 @@ export function readContentConfig(env: EnvReader): ContentConfig {
       allowsPrivateAddresses: env.bool('MILLRACE_WEBHOOKS_ALLOW_PRIVATE', {
         about: 'send webhooks to private addresses too',
         fallback: false,
+      }),
+      bytesMax: env.int('MILLRACE_WEBHOOKS_BYTES_MAX', {
+        about: 'bytes of the events and deliveries of webhooks per organization',
+        fallback: 1024 ** 3,
+        min: 1,
       }),
     },
   }

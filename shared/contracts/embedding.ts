@@ -31,7 +31,16 @@ export interface SparseInput extends Pick<EmbedInput, 'role' | 'tokensMax'> {
   readonly items: readonly (string | readonly number[])[]
 }
 
-/** Relevance of documents to a query by a cross-encoder. */
+/** Texts to embed as a vector of each of their tokens. */
+export interface MultiVectorInput extends Pick<EmbedInput, 'dimensions'> {
+  readonly task: 'multi-vector'
+  readonly items: readonly string[]
+  readonly role: 'query' | 'passage'
+  /** Whether texts beyond what the model reads are cut; they are refused otherwise. */
+  readonly isCut: boolean
+}
+
+/** Relevance of documents to a query, by a cross-encoder or the vectors of their tokens. */
 export interface RerankInput {
   readonly task: 'rerank'
   readonly query: string
@@ -65,7 +74,12 @@ export interface ClassifyInput {
 }
 
 /** The inputs of an embedding queue. */
-export type EmbeddingInput = EmbedInput | SparseInput | RerankInput | ClassifyInput
+export type EmbeddingInput =
+  | EmbedInput
+  | SparseInput
+  | MultiVectorInput
+  | RerankInput
+  | ClassifyInput
 
 /** The results of an embedding queue. */
 export type EmbeddingResult =
@@ -86,8 +100,18 @@ export type EmbeddingResult =
       }[]
     }
   | {
+      readonly task: 'multi-vector'
+      /** For each item its vectors one after another, base64 of little-endian float32. */
+      readonly matrices: readonly string[]
+      /** Values of one vector. */
+      readonly width: number
+    }
+  | {
       readonly task: 'rerank'
-      /** Relevance from 0 to 1, in document order. */
+      /**
+       * Relevance in document order: from 0 to 1 by a cross-encoder, the sum of similarities of the
+       * query's tokens by a model of several vectors.
+       */
       readonly scores: readonly number[]
     }
   | {
@@ -99,6 +123,9 @@ export type EmbeddingResult =
 
 /** Weights of tokens that one answer may have: about 20 MB of JSON. */
 export const SPARSE_VALUES_MAX = 500_000
+
+/** Values of all vectors that one answer may have: two documents of 8,192 tokens of 128 values. */
+export const MULTI_VECTOR_VALUES_MAX = 2 ** 21
 
 /** Pairs of a text and a label that one request may ask for. */
 export const PAIRS_MAX = 2048

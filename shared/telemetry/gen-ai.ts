@@ -44,7 +44,7 @@ function operationName(job: {
       return prompts[0]?.form === 'chat' ? 'chat' : 'text_completion'
     }
     case 'embedding':
-      return input.task === 'embed' || input.task === 'sparse' ? 'embeddings' : input.task
+      return VECTOR_TASKS.includes(input.task) ? 'embeddings' : input.task
     case 'image':
       return IMAGE_OPERATIONS[input.task] ?? 'image_generation'
     case 'audio':
@@ -55,6 +55,8 @@ function operationName(job: {
       return 'fine_tuning'
   }
 }
+
+const VECTOR_TASKS: readonly string[] = ['embed', 'sparse', 'multi-vector']
 
 const IMAGE_OPERATIONS: Readonly<Record<string, string>> = {
   generate: 'image_generation',

@@ -20,7 +20,9 @@ export function createEmbedding(page) {
       id: 'embedding',
       takes: ({ kind, capabilities }) =>
         kind === 'embedding' &&
-        !['rerank', 'classify', 'sparse'].some((task) => capabilities.includes(task)),
+        !['rerank', 'classify', 'sparse', 'multi-vector'].some((task) =>
+          capabilities.includes(task),
+        ),
       none: 'No embedding model is served here. Add one to models.json and start a worker for it.',
       describe: (model) => ({
         path: '/v1/embeddings',

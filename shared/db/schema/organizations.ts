@@ -24,6 +24,8 @@ export function organizationTables(namespace: string) {
     id: text('id').primaryKey(),
     name: text('name').notNull(),
     personalUserId: uuid('personal_user_id').unique(),
+    /** Null for those of the operator and for a user's own. */
+    createdBy: uuid('created_by'),
     createdAt: moment('created_at').notNull().defaultNow(),
     deletedAt: moment('deleted_at'),
     /** Days for which stored content is kept; 0 stores nothing, null follows the installation. */

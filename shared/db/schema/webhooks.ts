@@ -1,4 +1,14 @@
-import { customType, integer, jsonb, pgTableCreator, text, timestamp } from 'drizzle-orm/pg-core'
+import {
+  bigint,
+  customType,
+  integer,
+  jsonb,
+  pgTableCreator,
+  primaryKey,
+  smallint,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
 import { organizationTables } from './organizations.ts'
@@ -31,6 +41,8 @@ export function webhookTables(namespace: string) {
     type: text('type').notNull(),
     data: jsonb('data').$type<Readonly<Record<string, unknown>>>().notNull(),
     createdAt: moment('created_at').notNull().defaultNow(),
+    /** What the event and its deliveries count against the limit of the organization. */
+    bytes: integer('bytes').notNull(),
   })
   const deliveries = table('webhook_deliveries', {
     id: text('id').primaryKey(),
@@ -44,8 +56,18 @@ export function webhookTables(namespace: string) {
     createdAt: moment('created_at').notNull().defaultNow(),
     deliveredAt: moment('delivered_at'),
   })
+  /** Bytes of the events of an organization in several parts, which triggers count. */
+  const webhookBytes = table(
+    'webhook_bytes',
+    {
+      organizationId: text('organization_id').notNull(),
+      part: smallint('part').notNull(),
+      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
+  )
   const { organizations } = organizationTables(namespace)
-  return { endpoints, events, deliveries, organizations }
+  return { endpoints, events, deliveries, webhookBytes, organizations }
 }
 
 export type WebhookTables = ReturnType<typeof webhookTables>

@@ -66,6 +66,52 @@ describe('limits per client', () => {
   })
 })
 
+describe('limits per network', () => {
+  it('bound sign-ups without a configured header, for an IPv6 /64 as one and each route alone', async () => {
+    const server = await startServer({
+      isFrozen: true,
+      env: { AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true', AUTH_MAILER_AUTOCONFIRM: 'true' },
+    })
+    const post = async (url: string, payload: object, remoteAddress: string) => {
+      const answer = await server.app.inject({ method: 'POST', url, payload, remoteAddress })
+      const refused = answer.json<{ error_code?: string }>().error_code
+      return refused === undefined ? answer.statusCode : `${answer.statusCode} ${refused}`
+    }
+    const count = async (answers: Promise<unknown>[], status: unknown) =>
+      (await Promise.all(answers)).filter((answer) => answer === status).length
+    const refused = '429 over_request_rate_limit'
+    try {
+      // Many people may share one address: ten times as many as a client may.
+      const anonymous = (address: string) => post('/signup', {}, address)
+      const all = Array.from({ length: 310 }, (_, n) => anonymous(`2600:1:1:2::${n + 1}`))
+      expect(await count(all, 200)).toBe(300)
+      expect(await anonymous('2600:1:1:2:3::1')).toBe(refused)
+      expect(await anonymous('2600:1:1:3::1')).toBe(200)
+      server.clock.advance(12)
+      expect(await anonymous('2600:1:1:2::1')).toBe(200)
+      expect(await anonymous('2600:1:1:2::1')).toBe(refused)
+      for (const [url, payload] of [
+        ['/signup', { email: 'x', password: PASSWORD }],
+        ['/otp', { email: 'x' }],
+        ['/magiclink', { email: 'x' }],
+      ] as const) {
+        const sent = Array.from({ length: 303 }, () => post(url, payload, '8.8.4.4'))
+        expect([url, await count(sent, refused)]).toEqual([url, 3])
+      }
+      // All users of a proxy that is not trusted have its address.
+      const proxied = Array.from({ length: 310 }, () => anonymous('10.0.0.7'))
+      expect(await count(proxied, 200)).toBe(310)
+      // Sign-ins are bounded by their failures instead.
+      const signIns = Array.from({ length: 310 }, () =>
+        post('/token?grant_type=refresh_token', { refresh_token: 'x' }, '8.8.4.4'),
+      )
+      expect(await count(signIns, refused)).toBe(0)
+    } finally {
+      await server.close()
+    }
+  })
+})
+
 describe('limits of the whole server', () => {
   it.each(['recover', 'resend'])('end /%s before any row is written or locked', async (path) => {
     const server = await startServer({

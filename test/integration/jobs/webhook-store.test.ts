@@ -8,9 +8,13 @@ import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { webhookTables } from '#shared/db/schema/webhooks.ts'
 import { it } from '#test/support/services.ts'
 
-async function openStore({ db }: Database, organizations: readonly string[]) {
+async function openStore(
+  { db }: Database,
+  organizations: readonly string[],
+  options: { readonly bytesMax?: number } = {},
+) {
   const tables = webhookTables('')
-  const store = new WebhookStore(db, tables)
+  const store = new WebhookStore(db, tables, options)
   const rows = organizations.map((id) => ({ id, name: id }))
   await db.insert(organizationTables('').organizations).values(rows)
   const endpointOf = (organizationId: string) =>
@@ -81,8 +85,8 @@ it('an endpoint fails since the first failure after its last success', async ({ 
   const { store, endpointOf } = await openStore(database, ['org-recorded'])
   const endpoint = await endpointOf('org-recorded')
   if (endpoint === undefined) throw new Error('the organization has too many endpoints')
-  const event = { id: `evt_${randomUUID()}`, organizationId: 'org-recorded', data: {} }
   for (const n of [1, 2, 3]) {
+    const event = { id: `evt_${randomUUID()}`, organizationId: 'org-recorded', data: {} }
     await store.sendTo(endpoint, { ...event, type: 'webhook.test' }, `whd_${n}_${randomUUID()}`)
   }
   const due = await store.claim({

@@ -43,6 +43,7 @@ describe('anonymous users', () => {
               anonymous,
               concurrentJobs: 0,
               monthlyTokens: 0,
+              organizationsPerUser: 0,
             },
             tokensSince: async () => 0,
           }),

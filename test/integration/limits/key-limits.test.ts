@@ -18,6 +18,7 @@ const NO_LIMITS: LimitsConfig = {
   anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
   concurrentJobs: 0,
   monthlyTokens: 0,
+  organizationsPerUser: 0,
 }
 
 interface Services {

@@ -24,6 +24,7 @@ const NO_LIMITS: LimitsConfig = {
   anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
   concurrentJobs: 0,
   monthlyTokens: 0,
+  organizationsPerUser: 0,
 }
 const closers: (() => unknown)[] = []
 const log = createLogger({ level: 'silent' })
@@ -294,7 +295,7 @@ describe('jobs at the same time', () => {
     keyPrefix,
   }) => {
     const redis = await connect(redisUrl)
-    const idempotency = openIdempotencyStore(redis, keyPrefix)
+    const idempotency = openIdempotencyStore(redis, keyPrefix, 1e6)
     const gate = createIdempotencyGate({
       idempotency,
       clock: systemClock,
@@ -324,7 +325,7 @@ describe('jobs at the same time', () => {
     'are free again when the client has left before it was let in: %j',
     async ([header], { database, redisUrl, keyPrefix }) => {
       const redis = await connect(redisUrl)
-      const idempotency = openIdempotencyStore(redis, keyPrefix)
+      const idempotency = openIdempotencyStore(redis, keyPrefix, 1e6)
       const services = { idempotency, clock: systemClock, log, deadlineSeconds: 10 }
       const leaving = new AbortController()
       const waitForLeave: Gate = async (_request, reply) => {

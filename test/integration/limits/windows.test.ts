@@ -5,6 +5,7 @@ import {
   charge,
   type LimitStore,
   leasesKeys,
+  type RequestLimits,
   settle,
   usedOf,
   WINDOW_MS,
@@ -24,6 +25,7 @@ afterEach(() => {
 
 interface Scene extends LimitStore {
   readonly redis: Redis
+  readonly limits: RequestLimits
   /** Writes what the window of the key has counted, so many minutes ago. */
   count(minutesAgo: number, counts: { requests?: number; tokens?: number }): Promise<void>
   field(name: 'rp' | 'rc' | 'tp' | 'tc'): Promise<number>
@@ -43,8 +45,10 @@ async function openScene(
       requestsPerMinute: { key: perMinute.requests ?? 0, organization: 0 },
       tokensPerMinute: { key: perMinute.tokens ?? 0, organization: 0 },
       concurrentJobs: perMinute.jobs ?? 0,
+      concurrentJobsOfKey: 0,
       anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
       monthlyTokens: perMinute.month ?? 0,
+      organizationsPerUser: 0,
     },
     async count(minutesAgo, { requests = 0, tokens = 0 }) {
       const [seconds] = await redis.time()

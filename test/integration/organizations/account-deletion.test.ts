@@ -16,7 +16,7 @@ const { users } = tables
 
 /** Users of a database, and what they leave behind. */
 function open({ db }: Database) {
-  const organizations = openOrganizations(db, tables, users)
+  const organizations = openOrganizations(db, tables, { users, perUserMax: 0 })
   const keys = openApiKeys(db, tables)
   const newUser = async () => {
     const id = randomUUID()

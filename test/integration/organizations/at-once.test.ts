@@ -17,12 +17,13 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { it } from '#test/support/services.ts'
 
 const DAY_MS = 86_400_000
+const PER_USER_MAX = 5
 
 /** The organizations of a database, and users with a proven address. */
-function openAll({ db }: Database) {
+function openAll({ db }: Database, perUserMax = 0) {
   const tables = organizationTables('')
   const { users } = authTables('')
-  const organizations = openOrganizations(db, tables, users)
+  const organizations = openOrganizations(db, tables, { users, perUserMax })
   const invitations = openInvitations(db, tables, { users, organizations })
   const newUser = async () => {
     const id = randomUUID()
@@ -53,12 +54,35 @@ const isDone = ({ status }: PromiseSettledResult<unknown>) => status === 'fulfil
 
 describe('at once', () => {
   it('no user makes more organizations at once than one after another', async ({ database }) => {
-    const { organizations, newUser } = openAll(database)
+    const { organizations, newUser } = openAll(database, PER_USER_MAX)
     const { id } = await newUser()
-    for (let made = 0; made < 98; made++) await organizations.create('Mill', id)
+    for (let made = 0; made < 3; made++) await organizations.create('Mill', id)
     const more = Array.from({ length: 8 }, () => organizations.create('Mill', id))
     expect((await Promise.allSettled(more)).filter(isDone)).toHaveLength(2)
-    expect((await organizations.rolesOf(id)).size).toBe(100)
+    expect((await organizations.rolesOf(id)).size).toBe(PER_USER_MAX)
+  })
+
+  it('organizations count for their creator when they are given away, and for 30 days when deleted', async ({
+    database,
+  }) => {
+    const { organizations, newUser } = openAll(database, PER_USER_MAX)
+    const [creator, friend] = [await newUser(), await newUser()]
+    const made = []
+    for (let n = 0; n < PER_USER_MAX; n++) made.push(await organizations.create('Mill', creator.id))
+    const refused = { code: 'too_many_organizations' }
+    const [given, deleted] = made.map(({ id }) => id)
+    if (given === undefined || deleted === undefined) throw new Error('none was made')
+    await organizations.addMember(given, friend.id, 'owner')
+    await organizations.removeMember(given, creator.id, { check: () => {} })
+    await organizations.remove(deleted)
+    await expect(organizations.create('Mill', creator.id)).rejects.toMatchObject(refused)
+    await organizations.create('Mill', friend.id)
+    await database.pool.query(
+      "update organizations set deleted_at = now() - interval '31 days' where id = $1",
+      [deleted],
+    )
+    await organizations.create('Mill', creator.id)
+    await expect(organizations.create('Mill', creator.id)).rejects.toMatchObject(refused)
   })
 
   it('no organization has more open invitations than one after another', async ({ database }) => {

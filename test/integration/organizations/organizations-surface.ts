@@ -36,7 +36,7 @@ export interface Answer {
 export async function openSurface(database: Database) {
   const tables = organizationTables('')
   const { users } = authTables('')
-  const organizations = openOrganizations(database.db, tables, users)
+  const organizations = openOrganizations(database.db, tables, { users, perUserMax: 0 })
   const services = {
     invitations: openInvitations(database.db, tables, { users, organizations }),
     // Invitations have a test of their own, with real mails.

@@ -38,7 +38,7 @@ export async function openGated(database: Database, redisUrl: string, keyPrefix:
     clock: systemClock,
     log,
     deadlineSeconds: 10,
-    idempotency: openIdempotencyStore(redis, keyPrefix),
+    idempotency: openIdempotencyStore(redis, keyPrefix, 1e6),
   })
   const openOne = async () => {
     const surface = await openV1App(

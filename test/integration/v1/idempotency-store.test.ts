@@ -21,7 +21,7 @@ async function openStores(redisUrl: string, prefix: string) {
   const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
   onTestFinished(() => redis.disconnect())
   const open = (...secrets: string[]) =>
-    openIdempotencyStore(redis, prefix, openContentCipher(secrets))
+    openIdempotencyStore(redis, prefix, 100_000, openContentCipher(secrets))
   const stored = async (): Promise<string> => {
     const names = await redis.keys(`${prefix}:idempotency:*`)
     const hashes = names.filter((name) => !/:(lease|bytes)/.test(name))
@@ -73,7 +73,7 @@ it('records a day of answers within the bytes of all, and a quarter of them for 
 }) => {
   const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
   onTestFinished(() => redis.disconnect())
-  const store = openIdempotencyStore(redis, keyPrefix, undefined, 100_000)
+  const store = openIdempotencyStore(redis, keyPrefix, 100_000)
   const answer = { ...ANSWER, body: Buffer.alloc(9000, 'x') }
   /** Whether the answer to a request of an organization is recorded. */
   const isRecorded = async (organizationId: string, key: string): Promise<boolean> => {

@@ -21,7 +21,8 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/webhook_endpoints/, 'webhooks'],
   [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
-  [/^\w+ \/v1\/((engines\/\{\w+\}\/)?embeddings|embed_sparse|moderations|classify)$/, 'embeddings'],
+  [/^\w+ \/v1\/((engines\/\{\w+\}\/)?embeddings|embed(_sparse)?|multi-vector)$/, 'embeddings'],
+  [/^\w+ \/v1\/(moderations|classify)$/, 'embeddings'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank|score)$/, 'search'],
   [/^\w+ \/v1\/images\//, 'images'],
   [/^\w+ \/v1\/audio\//, 'audio'],
@@ -49,6 +50,7 @@ const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/engines/tiny-chat/search', { documents: ['x'], query: 'x' }],
   ['POST', '/embeddings', { model: 'tiny-embed', input: 'x' }],
   ['POST', '/engines/tiny-embed/embeddings', { input: 'x' }],
+  ['POST', '/embed', { model: 'tiny-embed', texts: ['x'] }],
   ['POST', '/tokenize', { model: 'tiny-chat', prompt: 'x' }],
   ['POST', '/detokenize', { model: 'tiny-chat', tokens: [1] }],
   ['POST', '/rerank', { model: 'tiny-rerank', query: 'x', documents: ['x'] }],
@@ -63,6 +65,12 @@ const FORMS: readonly [string, Readonly<Record<string, string>>][] = [
   ['/audio/translations', { model: 'tiny-whisper' }],
 ]
 
+/** Errors in Cohere's form have words alone. */
+const STATUS_CODES = new Map([
+  [401, 'invalid_api_key'],
+  [403, 'missing_scope'],
+  [404, 'model_not_found'],
+])
 /** Errors in Anthropic's form have a type and no code. */
 const CODES = new Map([
   ['permission_error', 'missing_scope'],
@@ -131,7 +139,9 @@ async function send(secret: string, method: string, path: string, body?: object 
     ...(body !== undefined && { body: isJson ? JSON.stringify(body) : (body as FormData) }),
   })
   const text = await answer.text()
-  const error = text.startsWith('{') ? JSON.parse(text).error : undefined
+  const read = text.startsWith('{') ? JSON.parse(text) : {}
+  const isCohere = path === '/embed' && answer.status !== 200
+  const error = isCohere ? { ...read, code: STATUS_CODES.get(answer.status) } : read.error
   const code = CODES.get(error?.type) ?? error?.code
   return { status: answer.status, code, message: error?.message as string }
 }
@@ -141,6 +151,13 @@ function callEmpty(secret: string, route: string) {
   const [method = '', path = ''] = route.split(' ')
   const url = path.slice('/v1'.length).replace(/\{[^}]+\}/g, 'none')
   return send(secret, method, url, method === 'GET' || method === 'DELETE' ? undefined : {})
+}
+
+/** Calls every route at once. */
+function callAll(secret: string) {
+  return Promise.all(
+    routes.map(async (route) => ({ ...route, ...(await callEmpty(secret, route.name)) })),
+  )
 }
 
 describe('a key', () => {
@@ -153,8 +170,7 @@ describe('a key', () => {
     for (const scope of SCOPES) {
       const others = await newKey({ scopes: SCOPES.filter((one) => one !== scope) })
       const refused: string[] = []
-      for (const { name } of routes) {
-        const { status, code, message } = await callEmpty(others, name)
+      for (const { name, status, code, message } of await callAll(others)) {
         expect([name, status]).not.toEqual([name, 401])
         if (code !== 'missing_scope') continue
         expect([status, message]).toEqual([403, expect.stringContaining(scope)])
@@ -168,8 +184,7 @@ describe('a key', () => {
   it('with a scope alone is served in its family, and refused in all others', async () => {
     for (const scope of SCOPES) {
       const only = await newKey({ scopes: [scope] })
-      for (const { name, scope: wanted } of routes) {
-        const { code } = await callEmpty(only, name)
+      for (const { name, scope: wanted, code } of await callAll(only)) {
         const isServed = wanted === scope || wanted === 'any' || wanted === 'none'
         expect([scope, name, code === 'missing_scope']).toEqual([scope, name, !isServed])
       }
@@ -189,8 +204,8 @@ describe('a key', () => {
 
   it('whose time is over is refused on every route', async () => {
     const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) })
-    for (const { name, scope } of routes.filter((route) => route.scope !== 'none')) {
-      const { status, code } = await callEmpty(expired, name)
+    for (const { name, scope, status, code } of await callAll(expired)) {
+      if (scope === 'none') continue
       expect([name, scope, status, code]).toEqual([name, scope, 401, 'invalid_api_key'])
     }
   })

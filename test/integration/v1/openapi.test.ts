@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { runInNewContext } from 'node:vm'
 
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
@@ -82,6 +83,67 @@ describe('the OpenAPI document', () => {
     expect(hidden.map(nameOf).toSorted()).toEqual(HIDDEN.toSorted())
   })
 })
+
+describe('the page of the document', () => {
+  it('resolves references itself, and leaves a schema within itself as one', async () => {
+    const { url } = api
+    const script = await (await fetch(`${url}/docs/static/swagger-initializer.js`)).text()
+    const plugins = pluginsOf(script)
+    const own = plugins.map((plugin) => plugin({})).find(({ fn }) => fn !== undefined)
+    const { resolveSubtree } = defined(own?.fn)
+    const document = (await (await fetch(`${url}/openapi.json`)).json()) as ErrorsDocument
+    const { spec, errors } = await resolveSubtree(document, ['paths', '/v1/embeddings', 'post'])
+    expect(errors).toEqual([])
+    expect(JSON.stringify(spec)).not.toContain('$ref')
+    const { schema } = defined(defined(spec.responses['404']).content['application/json'])
+    expect(schema).toEqual(document.components.schemas.Error)
+    const list = { properties: { 'a/b': { $ref: '#/list' }, next: { $ref: '#/properties/a~1b' } } }
+    expect(await resolveSubtree({ ...list, list }, ['properties'])).toEqual({
+      errors: [],
+      spec: {
+        'a/b': { properties: { 'a/b': { $ref: '#/list' }, next: { $ref: '#/list' } } },
+        next: { properties: { 'a/b': { $ref: '#/list' }, next: { $ref: '#/properties/a~1b' } } },
+      },
+    })
+  })
+})
+
+/** The plugins that the script of the page gives Swagger UI. */
+function pluginsOf(script: string): readonly SwaggerPlugin[] {
+  let plugins: readonly SwaggerPlugin[] = []
+  const SwaggerUIBundle = Object.assign(
+    (config: { readonly plugins: readonly SwaggerPlugin[] }) => {
+      plugins = config.plugins
+      return { initOAuth: () => {} }
+    },
+    { presets: {}, plugins: { DownloadUrl: () => ({}) } },
+  )
+  const link = { appendChild: () => {} }
+  const window = { onload: () => {}, location: { href: 'http://localhost/docs' } }
+  const document = { createElement: () => ({}), querySelector: () => link }
+  runInNewContext(script, { window, document, SwaggerUIBundle, SwaggerUIStandalonePreset: {} })
+  window.onload()
+  return plugins
+}
+
+interface ErrorsDocument {
+  readonly components: { readonly schemas: { readonly Error: object } }
+}
+
+interface ResolvedOperation {
+  readonly responses: Readonly<
+    Record<string, { readonly content: Readonly<Record<string, { readonly schema: unknown }>> }>
+  >
+}
+
+type SwaggerPlugin = (system: object) => {
+  readonly fn?: {
+    resolveSubtree(
+      document: object,
+      path: readonly string[],
+    ): Promise<{ readonly spec: ResolvedOperation; readonly errors: readonly unknown[] }>
+  }
+}
 
 describe('the description of a body', () => {
   const bodyOf = async (path: string, type = 'application/json') => {

@@ -64,7 +64,7 @@ afterAll(async () => {
   if (folder !== undefined) await rm(folder, { recursive: true, force: true })
 })
 
-/** The environment of a reader who has set what the page names. */
+/** The environment in which the variables that a page names are set. */
 function readersEnv() {
   return {
     ...process.env,

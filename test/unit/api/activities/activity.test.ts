@@ -48,6 +48,7 @@ describe('an activity', () => {
     ['a long type', { type: 'x'.repeat(101) }, 'type'],
     ['an id that no address can hold', { type: 'Like', id: '.' }, 'id'],
     ['another such id', { activities: [{ type: 'Like', id: '..' }] }, 'activities[0].id'],
+    ['an id of the platform', { type: 'Like', id: 'act_job_1' }, 'id'],
     ['a long id', { type: 'Like', id: 'x'.repeat(201) }, 'id'],
     ['a long summary', { type: 'Like', summary: 'x'.repeat(2001) }, 'summary'],
     ['an actor without id or name', { type: 'Like', actor: { url: 'x' } }, 'actor'],

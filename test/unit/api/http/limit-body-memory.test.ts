@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { type FastifyInstance, fastify } from 'fastify'
 import { afterEach, expect, it } from 'vitest'
 
-import { limitBodyMemory } from '#api/http/large-bodies.ts'
+import { limitBodyMemory } from '#api/http/limit-body-memory.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { addRequestContext } from '#api/v1/request-context.ts'
 

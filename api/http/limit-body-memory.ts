@@ -25,7 +25,7 @@ export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
       : ofCallers.enter(caller.organizationId, bytes, left.signal))
     request.context.bodyRoom = room
     if (left.signal.aborted) room.end()
-    // Jobs that outlive their client keep what it sent.
+    // A job that goes on after its client has left keeps the room of its body.
     reply.raw.once('close', () => {
       if (request.context.durable === undefined) room.end()
     })
