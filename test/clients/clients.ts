@@ -26,6 +26,10 @@ const LANGCHAIN = [
   'langchain-anthropic==1.7.10',
   'langchain-cohere==0.6.0',
 ]
+const TEI = [
+  'llama-index-embeddings-text-embeddings-inference==0.6.0',
+  'llama-index-postprocessor-tei-rerank==0.6.0',
+]
 const LANGCHAIN_JS = [
   'langchain@1.5.14',
   '@langchain/core@1.4.0',
@@ -39,6 +43,8 @@ const AI_SDK_5 = ['@ai-sdk/openai@2.0.130', '@ai-sdk/openai-compatible@1.0.61']
 const LLAMA_INDEX = [
   'llama-index-llms-openai-like==0.8.1',
   'llama-index-embeddings-openai-like==0.4.0',
+  'llama-index-embeddings-cohere==0.9.0',
+  ...TEI,
 ]
 const ZOD = 'zod@4.6.7'
 const aiSdk = (name: string, ...packages: string[]): ClientUnderTest =>
@@ -77,6 +83,13 @@ export const CLIENTS: readonly ClientUnderTest[] = [
   python('llm', 'llm_client', 'llm==0.36'),
   python('open-webui', 'open_webui_client', 'open-webui==0.12.4'),
   python('aider', 'aider_client', 'aider-chat==0.86.2'),
+  python('smolagents', 'smolagents_client', 'smolagents[openai]==1.26.0'),
+  python('crewai', 'crewai_client', 'crewai==1.15.30'),
+  python('mem0', 'mem0_client', 'mem0ai==2.2.1', 'qdrant-client==1.20.0'),
+  python('strands', 'strands_client', 'strands-agents[openai,anthropic]==1.62.0'),
+  python('agno', 'agno_client', 'agno==3.1.10', OPENAI, 'anthropic==2.14.0', 'cohere==7.3.1'),
+  python('google-adk', 'google_adk_client', 'google-adk==2.13.0', 'litellm==1.110.2'),
+  python('agent-framework', 'agent_framework_client', 'agent-framework-openai==1.17.0'),
   aiSdk('ai-sdk', 'ai@7.0.173', ...AI_SDK_7, '@ai-sdk/anthropic@4.0.105'),
   aiSdk('ai-sdk-6', 'ai@6.0.326', ...AI_SDK_6, '@ai-sdk/anthropic@3.0.140'),
   aiSdk('ai-sdk-5', 'ai@5.0.277', ...AI_SDK_5, '@ai-sdk/anthropic@2.0.112'),

@@ -122,12 +122,16 @@ async function costOf(name: string): Promise<Cost> {
   return { ...(await turns()), wait: Math.max(...waits) }
 }
 
-/** The least of several tries, as long as one is beyond the bounds. */
+/**
+ * The least of several tries, as long as one is beyond the bounds, and whether all were: that is
+ * judged once for each try, because the pace of the machine is another a moment later.
+ */
 async function leastCostOf<Measured extends Cost>(
   measure: () => Promise<Measured>,
-): Promise<Measured> {
+): Promise<Measured & { readonly isTooMuch: boolean }> {
   let least = await measure()
-  for (let tries = 1; tries < TRIES && isTooMuch(least); tries += 1) {
+  let tooMuch = isTooMuch(least)
+  for (let tries = 1; tries < TRIES && tooMuch; tries += 1) {
     calm = await costOfNothing()
     const next = await measure()
     least = {
@@ -136,8 +140,9 @@ async function leastCostOf<Measured extends Cost>(
       worker: Math.min(least.worker, next.worker),
       wait: Math.min(least.wait, next.wait),
     }
+    tooMuch = isTooMuch(least)
   }
-  return least
+  return { ...least, isTooMuch: tooMuch }
 }
 
 /** Whether others are held up too long, at the pace that the machine has now. */
@@ -193,7 +198,7 @@ describe('requests of every size', () => {
       const cost = await leastCostOf(() => costOf(name))
       costs.set(name, cost)
       expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
-      expect({ ...cost, isTooMuch: isTooMuch(cost) }).toMatchObject({ isTooMuch: false })
+      expect(cost).toMatchObject({ isTooMuch: false })
     },
   )
 
@@ -219,7 +224,7 @@ describe('requests of every size', () => {
       return { api: (await turns()).api, worker: 0, wait: 0 }
     }
     const cost = await leastCostOf(costOfLines)
-    expect({ ...cost, isTooMuch: isTooMuch(cost) }).toMatchObject({ isTooMuch: false })
+    expect(cost).toMatchObject({ isTooMuch: false })
   })
 
   it('in any field of any operation hold up neither process', { timeout: 600_000 }, async () => {
@@ -234,9 +239,8 @@ describe('requests of every size', () => {
     for (const { operation, request } of drawn) {
       const credential = await credentialFor(operation)
       const cost = await leastCostOf(() => costOfLarge(request, credential))
-      const { status, ...turn } = cost
-      const isAnswered = status < 500 || status === 501
-      if (isAnswered && !isTooMuch({ ...turn, wait: 0 })) continue
+      const isAnswered = cost.status < 500 || cost.status === 501
+      if (isAnswered && !cost.isTooMuch) continue
       findings.push({ operation: nameOf(operation), field: request.name, ...cost })
     }
     report('large fields', { fields: all.length, sent: drawn.length })

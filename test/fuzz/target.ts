@@ -200,6 +200,12 @@ const CATALOGUE = [
     source: join(FIXTURES, 'models/splade'),
     capabilities: ['sparse'],
   },
+  {
+    id: 'tokens',
+    kind: 'embedding',
+    source: join(FIXTURES, 'models/pylate'),
+    capabilities: ['multi-vector'],
+  },
 ]
 const MODEL_IDS = CATALOGUE.map(({ id }) => id)
 

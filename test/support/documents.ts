@@ -7,7 +7,7 @@ export const FOLDERS = [
   ...['api', 'bench', 'deploy', 'docs', 'launcher', 'migrations', 'models', 'shared', 'test'],
   ...['workers', '.github', '.ci'],
 ]
-/** History, which names what is gone. */
+/** Documents about the past may name files that were removed. */
 const HISTORY = /^(CHANGELOG\.md|docs\/decisions\/)/
 
 /** A Markdown file; its path is relative to the root of the repository. */

@@ -1,8 +1,8 @@
 import { CohereClientV2 } from 'cohere-ai'
 
-import { expect, feature, key, RERANK, statusOf, TEXTS, url } from './features.mjs'
+import { EMBED, expect, feature, key, RERANK, statusOf, TEXTS, url } from './features.mjs'
 
-// Cohere's official client; of its dialect only rerank is served.
+// Cohere's official client; of its dialect rerank and embed are served.
 
 const client = new CohereClientV2({ token: key, environment: url })
 const asked = { query: 'capital of France', documents: TEXTS }
@@ -13,6 +13,16 @@ await feature('rerank', async () => {
     results.map(({ index }) => index),
     [0],
   )
+})
+
+await feature('embeddings', async () => {
+  const { embeddings } = await client.embed({
+    model: EMBED,
+    texts: TEXTS,
+    inputType: 'search_query',
+    embeddingTypes: ['float'],
+  })
+  expect(embeddings.float.length, 2)
 })
 
 await feature('errors', async () => {

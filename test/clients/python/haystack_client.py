@@ -1,4 +1,4 @@
-"""Haystack: generators and embedders of OpenAI."""
+"""Haystack: generators and embedders of OpenAI, Cohere and Hugging Face."""
 
 import json
 

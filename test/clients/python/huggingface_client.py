@@ -48,6 +48,12 @@ def _():
         expect_person(json.loads(answer.choices[0].message.content))
 
 
+@feature('embeddings')
+def _():
+    embedder = InferenceClient(model=f'{URL}/embed', api_key=KEY)
+    expect(embedder.feature_extraction(TEXTS, truncate=True).shape[0], 2)
+
+
 @feature('errors')
 def _():
     error = raises(HfHubHTTPError, lambda: client.chat_completion([], model=CHAT))

@@ -2,7 +2,7 @@
 
 from features import *
 from langchain_anthropic import ChatAnthropic
-from langchain_cohere import CohereRerank
+from langchain_cohere import CohereEmbeddings, CohereRerank
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
@@ -57,6 +57,13 @@ def _():
             model=name, base_url=f'{URL}/v1', api_key=KEY, check_embedding_ctx_length=name != EMBED
         )
         expect(len(embeddings.embed_documents(TEXTS)), 2)
+
+
+@feature('cohere embeddings')
+def _():
+    embeddings = CohereEmbeddings(model=EMBED, base_url=URL, cohere_api_key=KEY)
+    expect(len(embeddings.embed_documents(TEXTS)), 2)
+    expect(len(embeddings.embed_query(TEXTS[0])) > 10, True)
 
 
 @feature('responses')

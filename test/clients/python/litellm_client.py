@@ -46,6 +46,14 @@ def _():
     expect(len(litellm.embedding(model=f'openai/{EMBED}', input=TEXTS, **at).data), 2)
 
 
+@feature('cohere embeddings')
+def _():
+    answer = litellm.embedding(
+        model=f'cohere/{EMBED}', input=TEXTS, api_base=f'{URL}/v2/embed', api_key=KEY
+    )
+    expect(len(answer.data), 2)
+
+
 @feature('responses')
 def _():
     answer = litellm.responses(model=f'openai/{CHAT}', input=CAPITAL, temperature=0, **at)

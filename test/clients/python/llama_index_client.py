@@ -1,10 +1,14 @@
-"""LlamaIndex: the OpenAI-like integrations."""
+"""LlamaIndex: the integrations of OpenAI-like servers, Cohere and Text Embeddings Inference."""
 
 from features import *
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.embeddings.cohere import CohereEmbedding
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
 from llama_index.llms.openai_like import OpenAILike
+from llama_index.postprocessor.tei_rerank import TextEmbeddingInference as TeiRerank
 from pydantic import BaseModel
 
 model = OpenAILike(
@@ -58,6 +62,23 @@ def _():
 def _():
     embeddings = OpenAILikeEmbedding(model_name=EMBED, api_base=f'{URL}/v1', api_key=KEY)
     expect(len(embeddings.get_text_embedding_batch(TEXTS)), 2)
+
+
+@feature('cohere embeddings')
+def _():
+    # It knows the models of Cohere alone.
+    embeddings = CohereEmbedding(model_name='embed-english-v3.0', base_url=URL, api_key=KEY)
+    expect(len(embeddings.get_text_embedding_batch(TEXTS)), 2)
+
+
+@feature('text-embeddings-inference')
+def _():
+    embeddings = TextEmbeddingsInference(model_name='any', base_url=URL, auth_token=KEY)
+    expect(len(embeddings.get_text_embedding_batch(TEXTS)), 2)
+    nodes = [NodeWithScore(node=TextNode(text=text)) for text in reversed(TEXTS)]
+    ranker = TeiRerank(base_url=URL, auth_token=f'Bearer {KEY}', top_n=1)
+    ranked = ranker.postprocess_nodes(nodes, query_str='capital of France')
+    expect([each.node.text for each in ranked], TEXTS[:1])
 
 
 @feature('completions')
