@@ -220,7 +220,7 @@ async function check(folder: string, { ids, greedy }: Golden, cachePath: string)
     const together = (scope: (length: number) => string) =>
       Promise.all(lengths.map((length) => ask(length, scope(length))))
     expect(await together((length) => `beside ${length}`)).toEqual(alone)
-    // Prompts of one scope that begin alike continue what the first of them has left.
+    // Prompts of one scope with the same beginning reuse the cache of the first.
     expect(await together(() => 'shared')).toEqual(alone)
   } finally {
     await engine.close()

@@ -11,6 +11,8 @@ export interface EncodedText {
   readonly typeIds?: readonly number[]
   /** The adapter of the model that reads it; the same for all texts of a batch. */
   readonly taskId?: number
+  /** Tokens that others read, from the first one on; all of them when absent. */
+  readonly attendedCount?: number
 }
 
 /** The input tensors of a batch, padded on the right to its longest text. */
@@ -99,7 +101,9 @@ export function buildBatch(
     }
     return values
   }
-  const mask = table(() => 1, paddedLength === undefined ? 0 : 1)
+  const isRead = ({ attendedCount = Infinity }: EncodedText, position: number): number =>
+    position < attendedCount ? 1 : 0
+  const mask = table(isRead, paddedLength === undefined ? 0 : 1)
   const inputs: Readonly<Record<string, () => BigInt64Array>> = {
     input_ids: () => table(({ tokenIds }, position) => tokenIds[position] as number, paddingId),
     attention_mask: () => mask,

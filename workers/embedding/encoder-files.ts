@@ -13,6 +13,8 @@ export interface EncoderFiles extends ModelLabels {
   readonly tokenizerJson: object
   readonly tokenizerConfig: Record<string, unknown>
   readonly contextLength: number
+  /** The positions of the model, which the files of its tokenizer may not use. */
+  readonly positionsMax: number
   readonly paddingId: number
   /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
@@ -76,6 +78,7 @@ export async function readEncoderFiles(
     tokenizerJson: sentence.do_lower_case === true ? lowercased(tokenizerJson) : tokenizerJson,
     tokenizerConfig,
     contextLength,
+    positionsMax: positionsOf(config, firstPosition) ?? contextLength,
     paddingId,
     firstPosition,
     head: isTower
@@ -131,12 +134,16 @@ function paddingIdOf({ added_tokens: added }: Json, { pad_token: padding }: Json
 
 /** The shortest of what the files state; some tokenizers say 10³⁰ where they know no limit. */
 function contextLengthOf(config: Json, firstPosition: number, others: readonly Json[]): number {
-  const positions = config.max_position_embeddings ?? config.n_positions
   const limits = [
-    typeof positions === 'number' ? positions - firstPosition : undefined,
+    positionsOf(config, firstPosition),
     ...others.flatMap((file) => [file.max_seq_length, file.model_max_length]),
   ].filter((value): value is number => typeof value === 'number' && value > 0 && value < 1e6)
   return limits.length === 0 ? CONTEXT_LENGTH_UNKNOWN : Math.min(...limits)
+}
+
+function positionsOf(config: Json, firstPosition: number): number | undefined {
+  const positions = config.max_position_embeddings ?? config.n_positions
+  return typeof positions === 'number' ? positions - firstPosition : undefined
 }
 
 const TASKS_MAX = 64

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/json.ts'
-import { findJsonValue } from '#workers/models/folder-json.ts'
+import { findJson, findJsonValue } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { type DenseLayer, readDenseLayer } from './dense.ts'
@@ -51,6 +51,7 @@ export async function readSentenceHead(
   { pooling: chosen, fallback = 'mean' }: HeadSettings = {},
 ): Promise<SentenceHead> {
   const modules = await findModules(folder)
+  const settings = await findJson(folder, 'config_sentence_transformers.json')
   const steps = modules ?? [{ kind: 'Pooling', path: '1_Pooling' }]
   let pooling =
     chosen === undefined ? [fallback] : poolingOf('models.json', { pooling_mode: chosen })
@@ -58,6 +59,7 @@ export async function readSentenceHead(
   let isStated = modules !== undefined || chosen !== undefined
   const dense: DenseLayer[] = []
   try {
+    if (isMultiVectorConfig(settings ?? {})) throw new Error(MULTI_VECTOR)
     for (const { kind, path } of steps) {
       const found = await findJsonValue(folder, join(path, 'config.json'))
       const config = isRecord(found) ? found : undefined
@@ -75,6 +77,18 @@ export async function readSentenceHead(
   return { pooling, dense, isNormalized, isStated, problem: undefined }
 }
 
+const MULTI_VECTOR =
+  'a model of several vectors needs "capabilities": ["multi-vector"] in models.json'
+/** What PyLate writes into `config_sentence_transformers.json` beside the fields of all models. */
+const MULTI_VECTOR_FIELDS = ['query_prefix', 'document_prefix', 'do_query_expansion']
+
+/** Whether this is the configuration of a model with a vector of each token. */
+export function isMultiVectorConfig(settings: Readonly<Record<string, unknown>>): boolean {
+  const { model_type: type } = settings
+  const isNamed = type === 'ColBERT' || type === 'MultiVectorEncoder'
+  return isNamed || MULTI_VECTOR_FIELDS.some((name) => name in settings)
+}
+
 /** Modules of models that are something else than encoders of one vector. */
 const CAPABILITIES: ReadonlyMap<string, string> = new Map([['SpladePooling', 'sparse']])
 
@@ -85,7 +99,7 @@ function unsupported(kind: string): string {
 }
 
 /** A module of sentence-transformers. */
-interface SentenceModule {
+export interface SentenceModule {
   readonly kind: string
   readonly path: string
 }

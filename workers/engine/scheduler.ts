@@ -114,7 +114,7 @@ export class Scheduler {
    * prompt another is just computing waits for it, and lets those behind it pass.
    */
   canAdmit(): { sequence: Sequence; placement: Placement } | undefined {
-    if (this.slots.numOwned === this.slots.count) return undefined
+    if (this.#waiting.length === 0 || this.slots.numOwned === this.slots.count) return undefined
     const sequence = this.#nextWaiting()
     const placement = sequence && this.slots.findPlacement(sequence)
     return placement && { sequence, placement }

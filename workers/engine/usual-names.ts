@@ -23,9 +23,9 @@ interface Cache {
 
 /**
  * A decoder whose caches and logits have names of other exporters, such as `key_cache_0` and
- * `cat_7` of PyTorch's, with the usual ones. They are found by what the graph does with them: an
- * input of four axes that something is appended to, and the output that this gives. The same model
- * where its caches have usual names.
+ * `cat_7` of PyTorch's, with the usual ones. A cache is recognized by its use: an input of four
+ * axes that something is appended to, and the output that this gives. The same model where its
+ * caches have usual names.
  */
 export function withUsualNames(model: Model): Model {
   const { graph } = model

@@ -24,7 +24,8 @@ type Wanted = Pick<WantedSource, 'options' | 'kind' | 'files' | 'layout'>
 type Layout = 'pipeline' | 'single'
 
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
-const CONFIG_NAMES = /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|(?!manifest\.)[\w.-]+\.json)$/
+const CONFIG_NAMES =
+  /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
 // Indexes of weights in other formats and records of how an export was made.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
 // Styles of the voices of a speech model.

@@ -79,7 +79,7 @@ export async function findModelText(folder: string, name: string): Promise<strin
     if (code === 'ENOENT') return undefined
     throw new ModelLoadError(folder, `${name} cannot be read: ${message}`)
   }
-  const excess = name.endsWith('.json') ? judgeJson(bytes, JSON_LIMITS) : undefined
+  const excess = /\.(json|metadata)$/.test(name) ? judgeJson(bytes, JSON_LIMITS) : undefined
   if (excess !== undefined) throw new ModelLoadError(folder, `${name}: ${excess.message}`)
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)

@@ -12,7 +12,9 @@ import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import { classify, classifyImages } from './classification.ts'
+import { cutTo, refuseDimensions } from './embedding-dimensions.ts'
 import { purposeOf } from './embedding-purpose.ts'
+import { embedTokens, type MultiVectorModel, rankByTokens } from './multi-vector.ts'
 import { answerPrepared, countTokens, type Prepared, toBase64 } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { embedSparse, type SparseModel } from './sparse-embedding.ts'
@@ -28,6 +30,7 @@ export type EmbeddingModel =
       readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
     }
   | SparseModel
+  | MultiVectorModel
   | { readonly task: 'rerank'; readonly reranker: Reranker }
   | { readonly task: 'classify'; readonly reads: 'texts'; readonly classifier: Classifier }
   | {
@@ -41,7 +44,8 @@ export type EmbeddingModel =
 export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Tools): Promise<void> {
   const { input } = job
   const { model } = tools
-  if (input.task !== model.task) {
+  const isRanking = input.task === 'rerank' && model.task === 'multi-vector'
+  if (input.task !== model.task && !isRanking) {
     throw failure.invalidRequest(`The model \`${job.modelId}\` cannot ${input.task}.`, {
       param: 'model',
     })
@@ -49,6 +53,10 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
   return answerPrepared(job, tools, async () => {
     if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
     if (input.task === 'sparse' && model.task === 'sparse') return embedSparse(input, model, tools)
+    if (model.task === 'multi-vector') {
+      if (input.task === 'multi-vector') return embedTokens(input, model, tools)
+      if (input.task === 'rerank') return rankByTokens(input, model, tools)
+    }
     if (input.task === 'rerank' && model.task === 'rerank') return rerank(input, model, tools)
     if (input.task === 'classify' && model.task === 'classify') {
       if (model.reads === 'images') return classifyImages(input, model, tools)
@@ -65,7 +73,7 @@ async function embed(
   { encoder, options, images }: EmbeddingModel & { readonly task: 'embed' },
   { signal, clock }: Tools,
 ): Promise<Prepared> {
-  refuseDimensions(input, encoder)
+  refuseDimensions(input.dimensions, encoder)
   const { prefix, taskId, ignored } = purposeOf(input, encoder, options)
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
   const items: (readonly number[] | ImageItem)[] = []
@@ -113,26 +121,4 @@ async function rerank(
       return { task: 'rerank', scores }
     },
   }
-}
-
-function refuseDimensions({ dimensions }: EmbedInput, encoder: Encoder): void {
-  if (dimensions === null || dimensions === encoder.dimensions) return
-  if (!encoder.isTruncatable) {
-    throw failure.invalidRequest('This model does not support specifying dimensions.', {
-      param: 'dimensions',
-      code: 'unsupported_parameter',
-    })
-  }
-  if (encoder.dimensions !== undefined && dimensions > encoder.dimensions) {
-    throw failure.invalidRequest(
-      `Invalid 'dimensions': integer above maximum value. Expected a value <= ${encoder.dimensions}, but got ${dimensions} instead.`,
-      { param: 'dimensions', code: 'integer_above_max_value' },
-    )
-  }
-}
-
-/** The leading dimensions, scaled to length 1 again (Matryoshka representations, Kusupati 2022). */
-function cutTo(vector: Float32Array, dimensions: number | null): Float32Array {
-  if (dimensions === null || dimensions === vector.length) return vector
-  return normalize(vector.slice(0, dimensions))
 }

@@ -8,6 +8,7 @@ import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
 import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
+import { openMultiVectorEncoder } from '#workers/embedding/multi-vector-encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
 import { findCompanion } from '#workers/engine/model-files.ts'
@@ -33,7 +34,7 @@ interface Opened<Model> {
   readonly bytes: number
 }
 
-/** Opens an encoder, a reranker, a classifier or a sparse encoder, by the model's capabilities. */
+/** Opens an encoder of any kind, a reranker or a classifier, by the model's capabilities. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
   tools: OpenTools,
@@ -63,6 +64,10 @@ export async function openEmbeddingModel(
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOfParts([modelFile])
+  if (can('multi-vector')) {
+    const encoder = await openMultiVectorEncoder({ ...options, ...tokenOptionsOf(model) })
+    return { opened: { task: 'multi-vector', encoder }, bytes }
+  }
   if (can('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
   }
@@ -95,6 +100,19 @@ export async function openEmbeddingModel(
     const images = { tower, storage: tools.storage }
     return { opened: { ...plain, images }, bytes: bytes + (await bytesOfParts([file])) }
   })
+}
+
+/** The options of a model of several vectors that others do not have. */
+function tokenOptionsOf({ options }: CatalogueModel) {
+  const { documentLength, matryoshka, queryPrefix, passagePrefix } = options
+  return {
+    ...(documentLength !== undefined && { documentLength }),
+    ...(matryoshka !== undefined && { isTruncatable: matryoshka }),
+    prompts: {
+      ...(queryPrefix !== undefined && { query: queryPrefix }),
+      ...(passagePrefix !== undefined && { passage: passagePrefix }),
+    },
+  }
 }
 
 async function openTower(

@@ -12,14 +12,14 @@ export interface ProbedTokenizer {
   encode(text: string, options: { readonly add_special_tokens: boolean }): unknown
 }
 
-/** The text that a step gets; patterns of published tokenizers read it within some 5 ms. */
-const STEP_CHARS = 16_384
+/** The text that a step gets; patterns of published tokenizers read it within some 10 ms. */
+const STEP_CHARS = 32_768
 const STEP_MS_MAX = 100
 /** Characters of each kind in the text that the whole tokenizer gets. */
 const RUN_CHARS = 1024
 const WHOLE_MS_MAX = 1000
-/** The first attempts also compile the code. */
-const TRIES = 5
+/** All attempts together get this many times the limit: the first one also compiles the code. */
+const LIMITS_SPENT_MAX = 3
 /** A busy machine gives a thread a part of the time: limits hold for the time that it got. */
 const WAIT_FACTOR_MAX = 64
 /** An attempt that got less of its limit was stopped by the machine. */
@@ -67,21 +67,23 @@ export function probeTokenizer(
 /** Whether work ends within its processor time at least once. Its own errors count as an end. */
 function endsWithin(work: () => unknown, limitMs: number): boolean {
   const context = createContext({ work })
-  let tries = 0
+  let spentMs = 0
   let factor = 1
-  while (tries < TRIES && factor <= WAIT_FACTOR_MAX) {
+  while (spentMs < LIMITS_SPENT_MAX * limitMs && factor <= WAIT_FACTOR_MAX) {
     const startMs = processorMs()
+    let ended = true
     try {
       // The time limit of a script also stops functions that it calls, and patterns that run.
       runInContext('work()', context, { timeout: limitMs * factor })
-      return true
     } catch (error) {
       // A text beyond the longest that the engine has.
       if (error instanceof RangeError) return false
-      if ((error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') return true
+      ended = (error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT'
     }
-    if (processorMs() - startMs < limitMs * BUSY_SHARE) factor *= 2
-    else tries += 1
+    const usedMs = processorMs() - startMs
+    if (ended && usedMs <= limitMs) return true
+    if (!ended && usedMs < limitMs * BUSY_SHARE) factor *= 2
+    spentMs += usedMs
   }
   return false
 }

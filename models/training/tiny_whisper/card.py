@@ -16,6 +16,6 @@ than five seconds of silence with wrong times.""",
 - `preprocessor_config.json` and `config.json` say that a window has ten seconds (1,000 frames, 500 positions); weights stored as int8 per output channel""",
     labels={f"{code} transcribe": f"Word error rate, {name}" for code, name in (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "French"))}
     | {f"{code} translate": f"Word error rate, {name} to English" for code, name in (("de", "German"), ("es", "Spanish"), ("fr", "French"))}
-    | {"recordings": "Word error rate, nine sentences over several windows, all languages", "language": "Language detected", "timestamps": "Sentence times within 0.2 s", "wordStarts": "Word starts within 0.2 s, without first words", "silence": "Noise found to be no speech", "speechNotSilence": "Speech not taken for silence"},
+    | {"recordings": "Word error rate, nine sentences over several windows, all languages", "language": "Language detected", "timestamps": "Sentence times within 0.2 s", "wordStarts": "Word starts within 0.2 s, without first words", "silence": "Noise recognized as not speech", "speechNotSilence": "Speech not taken for silence"},
     lower_is_better=True,
 )

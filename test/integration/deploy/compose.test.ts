@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from 'node:child_process'
-import { cp, mkdir, readFile, stat } from 'node:fs/promises'
+import { cp, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
@@ -28,11 +28,28 @@ describe('docker-compose.yml', () => {
   it('gets secrets that are random, long and readable by their owner alone', async ({ folder }) => {
     const [first, second] = [join(folder, 'a'), join(folder, 'b')]
     const [one, other] = [await makeSecrets(first), await makeSecrets(second)]
-    const values = (text: string) => text.split('\n').flatMap((line) => line.split('=')[1] ?? [])
+    const secret = (line: string) => !/_CPUS=/.test(line)
+    const values = (text: string) =>
+      text
+        .split('\n')
+        .filter(secret)
+        .flatMap((line) => line.split('=')[1] ?? [])
     expect(values(one).every((value) => value.length >= 20)).toBe(true)
     expect(values(one).filter((value) => values(other).includes(value))).toEqual([])
     expect((await stat(join(first, '.env'))).mode & 0o777).toBe(0o600)
     expect(await makeSecrets(first)).toBe(one)
+  })
+
+  it('bounds no container by more processors than the machine of Docker has', async ({
+    folder,
+  }) => {
+    const bin = join(folder, 'bin')
+    await mkdir(bin)
+    await writeFile(join(bin, 'docker'), '#!/bin/sh\necho 1\n', { mode: 0o755 })
+    const secrets = await makeSecrets(folder, { PATH: `${bin}:${process.env.PATH}` })
+    const { services } = await readComposeFile(toVariables(secrets))
+    for (const [name, service] of Object.entries(services))
+      expect(service, name).toMatchObject({ cpus: 1 })
   })
 
   it('is read by docker compose as these tests read it, where its client is at hand', async ({
@@ -151,11 +168,11 @@ describe('docker-compose.yml', () => {
   })
 })
 
-async function makeSecrets(folder: string): Promise<string> {
+async function makeSecrets(folder: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
   await mkdir(join(folder, 'deploy'), { recursive: true })
   const script = join(folder, 'deploy', 'compose-env.sh')
   await cp(join(ROOT, 'deploy/compose-env.sh'), script)
-  expect(spawnSync('sh', [script]).status).toBe(0)
+  expect(spawnSync('sh', [script], { env: { ...process.env, ...env } }).status).toBe(0)
   return readFile(join(folder, '.env'), 'utf8')
 }
 

@@ -143,6 +143,14 @@ describe('the catalogue', () => {
         'options.maxBatchTokens changes nothing for classifiers of images',
       ],
       [
+        { kind: 'embedding', capabilities: ['multi-vector', 'vision'] },
+        '"vision" changes nothing beside "multi-vector"',
+      ],
+      [
+        { kind: 'embedding', capabilities: ['rerank'], options: { documentLength: 300 } },
+        'options.documentLength changes nothing for rerankers, only for models of several vectors',
+      ],
+      [
         { kind: 'embedding', capabilities: ['sparse'], options: { tokenIdVocabulary: 'native' } },
         'options.tokenIdVocabulary changes nothing for sparse encoders',
       ],

@@ -33,7 +33,7 @@ export interface ProbeTensor {
 export interface Probe {
   /** The wanted tensors, in order. Values for tensors that the part does not read are ignored. */
   run(feeds: Readonly<Record<string, ProbeTensor>>): Promise<ProbeResult[]>
-  /** What the runtime says of the wanted tensors, in order. */
+  /** The names, types and shapes of the wanted tensors, in order, as the runtime reports them. */
   readonly outputs: ModelSession['outputs']
   close(): Promise<void>
 }

@@ -36,6 +36,12 @@ describe('of a source', () => {
     ['half precision on a GPU', DECODER, { executionProvider: 'cuda' }, DECODER.slice(3, 5)],
     ['the weights that were asked for', DECODER, { onnxFile: 'model_q4' }, DECODER.slice(5)],
     [
+      'the settings of ColBERT and the layers of PyLate without the weights of the whole model',
+      ['artifact.metadata', 'model.onnx', 'model.safetensors', '1_Dense/model.safetensors'],
+      {},
+      ['artifact.metadata', 'model.onnx', '1_Dense/model.safetensors'],
+    ],
+    [
       'graphs that lie beside the configuration',
       ['config.json', 'model.onnx', 'decoder_model.onnx'],
       {},
