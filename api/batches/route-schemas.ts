@@ -1,4 +1,5 @@
 import { EXPIRES_AFTER } from '#api/files/expiry.ts'
+import { listResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice } from '#shared/schemas.ts'
@@ -34,7 +35,6 @@ export const CREATE_BODY = Type.Object(
 export const BATCH_ID = Type.Object({ batch_id: Type.String({ minLength: 1, maxLength: 200 }) })
 
 const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
-const STRING_OR_NULL = { type: ['string', 'null'] }
 
 const BATCH = {
   type: 'object',
@@ -63,8 +63,8 @@ const BATCH = {
         'cancelled',
       ],
     },
-    output_file_id: STRING_OR_NULL,
-    error_file_id: STRING_OR_NULL,
+    output_file_id: NULLABLE_STRING,
+    error_file_id: NULLABLE_STRING,
     created_at: { type: 'integer' },
     in_progress_at: TIME,
     expires_at: TIME,
@@ -114,17 +114,7 @@ export const LIST = {
     { additionalProperties: false },
   ),
   response: {
-    200: {
-      type: 'object',
-      description: 'A list.',
-      properties: {
-        object: { const: 'list' },
-        data: { type: 'array', items: BATCH },
-        first_id: STRING_OR_NULL,
-        last_id: STRING_OR_NULL,
-        has_more: { type: 'boolean' },
-      },
-    },
+    200: listResponse(BATCH),
   },
 }
 

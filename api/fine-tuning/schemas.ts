@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 
+import { deletedResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { TUNING_STATES } from '#shared/db/schema/fine-tuning.ts'
 import { Type } from '#shared/schema-types.ts'
@@ -115,7 +116,6 @@ export const EVENTS_QUERY = Type.Object({ ...PAGE, ...STREAM })
 export const FINE_TUNE_EVENTS_QUERY = Type.Object(STREAM)
 
 const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
-const STRING_OR_NULL = { type: ['string', 'null'] }
 
 const JOB = {
   type: 'object',
@@ -127,16 +127,16 @@ const JOB = {
     model: { type: 'string' },
     created_at: { type: 'integer' },
     finished_at: TIME,
-    fine_tuned_model: STRING_OR_NULL,
+    fine_tuned_model: NULLABLE_STRING,
     organization_id: { type: 'string' },
     result_files: { type: 'array', items: { type: 'string' } },
     status: { type: 'string', enum: TUNING_STATES },
-    validation_file: STRING_OR_NULL,
+    validation_file: NULLABLE_STRING,
     training_file: { type: 'string' },
     hyperparameters: { type: 'object' },
     trained_tokens: { type: ['integer', 'null'] },
     error: { type: ['object', 'null'] },
-    user_provided_suffix: STRING_OR_NULL,
+    user_provided_suffix: NULLABLE_STRING,
     seed: { type: 'integer' },
     estimated_finish: TIME,
     integrations: { type: 'array' },
@@ -179,7 +179,7 @@ const FINE_TUNE = {
     model: { type: 'string' },
     created_at: { type: 'integer' },
     updated_at: { type: 'integer' },
-    fine_tuned_model: STRING_OR_NULL,
+    fine_tuned_model: NULLABLE_STRING,
     organization_id: { type: 'string' },
     status: { type: 'string' },
     hyperparams: { type: 'object' },
@@ -298,14 +298,5 @@ export const DELETE_MODEL = operation({
     required: ['model'],
     properties: { model: { type: 'string', description: 'The name of a tuned model.' } },
   },
-  answer: {
-    type: 'object',
-    description: 'The deleted model.',
-    required: ['id', 'object', 'deleted'],
-    properties: {
-      id: { type: 'string' },
-      object: { const: 'model' },
-      deleted: { const: true },
-    },
-  },
+  answer: deletedResponse('model'),
 })

@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
+import { listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
 import { ENGINE_PARAMS, getModel, visibleModels } from './model-route.ts'
-import { errorResponses, listResponse } from './response-schemas.ts'
+import { errorResponses } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
 const ENGINE_RESPONSE = {

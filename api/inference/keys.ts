@@ -3,6 +3,7 @@ import type { Static } from 'typebox'
 
 import { requireUnlimitedKey } from '#api/limits/own-limits.ts'
 import { KEY_LIMIT_FIELDS, type KeyLimitsBody, keyLimitsOf } from '#api/v1/key-limits.ts'
+import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { anonymousUsersCannot, type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
@@ -13,7 +14,7 @@ import { choice, nullable } from '#shared/schemas.ts'
 
 import { optionalInteger } from './field-schemas.ts'
 import { getModel } from './model-route.ts'
-import { deletedResponse, errorResponses, listResponse } from './response-schemas.ts'
+import { errorResponses } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
 const MODELS_MAX = 1000

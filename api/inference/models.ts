@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import { presentError } from '#api/v1/error-dialect.ts'
+import { listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
@@ -10,7 +11,7 @@ import type { ServiceError } from '#shared/errors.ts'
 import { presentMessagesError } from './messages/messages-errors.ts'
 import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
 import { getModel, visibleModels } from './model-route.ts'
-import { errorResponses, listResponse } from './response-schemas.ts'
+import { errorResponses } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
 const MODEL_RESPONSE = {

@@ -1,9 +1,7 @@
 import { ERROR_BODY } from '#api/http/error-schemas.ts'
+import { NULLABLE_STRING } from '#api/v1/list-response.ts'
 
 /** Schemas of what the routes answer, for the OpenAPI document. */
-/** A text or null. */
-export const NULLABLE_STRING = { type: ['string', 'null'] }
-
 const ERROR_DESCRIPTIONS: Readonly<Record<number, string>> = {
   400: 'The request is not valid; `param` names the field.',
   401: 'The API key is missing or wrong.',
@@ -57,6 +55,13 @@ const USAGE = {
       properties: { cached_tokens: { type: 'integer' } },
     },
   },
+}
+
+/** The usage of answers without generated tokens. */
+export const PROMPT_USAGE = {
+  type: 'object',
+  required: ['prompt_tokens', 'total_tokens'],
+  properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
 }
 
 const TOKEN_IDS = {
@@ -195,36 +200,6 @@ export const CHAT_RESPONSE = {
   },
 }
 
-/** A list of things in the wrapper of `/v1`. */
-export function listResponse(item: object): object {
-  return {
-    type: 'object',
-    description: 'A list.',
-    required: ['object', 'data'],
-    properties: {
-      object: { const: 'list' },
-      data: { type: 'array', items: item },
-      first_id: NULLABLE_STRING,
-      last_id: NULLABLE_STRING,
-      has_more: { type: 'boolean' },
-    },
-  }
-}
-
-/** The answer of a deletion. */
-export function deletedResponse(object: string): object {
-  return {
-    type: 'object',
-    description: 'It is gone.',
-    required: ['id', 'object', 'deleted'],
-    properties: {
-      id: { type: 'string' },
-      object: { const: object },
-      deleted: { const: true },
-    },
-  }
-}
-
 /** An answer of vLLM's scoring and classification: a list with a row for each text. */
 export function rowsAnswer(description: string, row: object): object {
   return {
@@ -237,10 +212,7 @@ export function rowsAnswer(description: string, row: object): object {
       created: { type: 'integer' },
       model: { type: 'string' },
       data: { type: 'array', items: { type: 'object', ...row } },
-      usage: {
-        type: 'object',
-        properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-      },
+      usage: PROMPT_USAGE,
     },
   }
 }

@@ -1,10 +1,10 @@
+import { listResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
 import { JOB_STATES } from '#shared/db/schema/jobs.ts'
 import { Type } from '#shared/schema-types.ts'
 
 const TAGS = ['Jobs']
 const SECURITY = [{ apiKey: [] }]
 const LIST_LIMIT_MAX = 100
-const STRING_OR_NULL = { type: ['string', 'null'] }
 const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
 
 /** The path parameter. */
@@ -18,9 +18,9 @@ const JOB = {
     id: { type: 'string' },
     object: { const: 'job' },
     endpoint: { type: 'string', description: 'The path that its request was sent to.' },
-    model: STRING_OR_NULL,
+    model: NULLABLE_STRING,
     status: { type: 'string', enum: [...JOB_STATES] },
-    response_id: STRING_OR_NULL,
+    response_id: NULLABLE_STRING,
     metadata: { type: ['object', 'null'] },
     error: {
       type: ['object', 'null'],
@@ -63,17 +63,7 @@ export const LIST = {
   security: SECURITY,
   querystring: LIST_QUERY,
   response: {
-    200: {
-      type: 'object',
-      description: 'A list.',
-      properties: {
-        object: { const: 'list' },
-        data: { type: 'array', items: JOB },
-        first_id: STRING_OR_NULL,
-        last_id: STRING_OR_NULL,
-        has_more: { type: 'boolean' },
-      },
-    },
+    200: listResponse(JOB),
   },
 }
 

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
+import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
@@ -48,27 +49,8 @@ const CONVERSATION = {
     metadata: { type: 'object', additionalProperties: { type: 'string' } },
   },
 }
-const DELETED = {
-  type: 'object',
-  description: 'The conversation and its items are deleted.',
-  properties: {
-    id: { type: 'string' },
-    object: { const: 'conversation.deleted' },
-    deleted: { const: true },
-  },
-}
-const LIST = {
-  type: 'object',
-  description: 'A list of items.',
-  required: ['object', 'data', 'has_more'],
-  properties: {
-    object: { const: 'list' },
-    data: { type: 'array', items: ITEM },
-    first_id: { type: ['string', 'null'] },
-    last_id: { type: ['string', 'null'] },
-    has_more: { type: 'boolean' },
-  },
-}
+const DELETED = deletedResponse('conversation.deleted', 'The conversation and its items are gone.')
+const LIST = listResponse(ITEM, 'A list of items.')
 const LIST_QUERY = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),

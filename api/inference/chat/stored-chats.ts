@@ -7,6 +7,7 @@ import type { InferenceServices, ResponseStorage } from '#api/inference/services
 import type { Http } from '#api/jobs/run-inference.ts'
 import type { AnswerStore, StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
+import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
@@ -100,27 +101,7 @@ const LIST_QUERY = Type.Object(
 )
 const MESSAGES_QUERY = Type.Object(PAGE, { additionalProperties: false })
 const BODY = Type.Object({ metadata: METADATA_FIELD }, { additionalProperties: false })
-const listOf = (items: object) => ({
-  type: 'object',
-  description: 'A list.',
-  required: ['object', 'data', 'has_more'],
-  properties: {
-    object: { const: 'list' },
-    data: { type: 'array', items },
-    first_id: { type: ['string', 'null'] },
-    last_id: { type: ['string', 'null'] },
-    has_more: { type: 'boolean' },
-  },
-})
-const DELETED = {
-  type: 'object',
-  description: 'The chat is deleted.',
-  properties: {
-    id: { type: 'string' },
-    object: { const: 'chat.completion.deleted' },
-    deleted: { const: true },
-  },
-}
+const DELETED = deletedResponse('chat.completion.deleted')
 
 const route = (operationId: string, summary: string, answer: object, parts: object) => ({
   config: CONFIG,
@@ -137,7 +118,7 @@ const route = (operationId: string, summary: string, answer: object, parts: obje
 /** `/chat/completions/{completion_id}`: list, fetch, label and delete stored chats. */
 export function registerStoredChats(app: FastifyInstance, { answers }: ResponseStorage): void {
   const path = '/chat/completions'
-  const list = route('listChatCompletions', 'List stored chats', listOf(CHAT_RESPONSE), {
+  const list = route('listChatCompletions', 'List stored chats', listResponse(CHAT_RESPONSE), {
     querystring: LIST_QUERY,
   })
   app.get(path, list, async (request) => {
@@ -193,7 +174,7 @@ export function registerStoredChats(app: FastifyInstance, { answers }: ResponseS
   const messages = route(
     'listChatMessages',
     'List the messages of a stored chat',
-    listOf({ type: 'object' }),
+    listResponse({ type: 'object' }),
     { params: ID, querystring: MESSAGES_QUERY },
   )
   app.get(`${path}/:completion_id/messages`, messages, async (request) => {

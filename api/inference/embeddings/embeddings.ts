@@ -9,6 +9,7 @@ import {
   registerModelRoute,
 } from '#api/inference/model-route.ts'
 import { withImages } from '#api/inference/request-images.ts'
+import { PROMPT_USAGE } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
@@ -49,11 +50,7 @@ const EMBEDDING_RESPONSE = {
       },
     },
     model: { type: 'string' },
-    usage: {
-      type: 'object',
-      required: ['prompt_tokens', 'total_tokens'],
-      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-    },
+    usage: PROMPT_USAGE,
   },
 }
 

@@ -11,7 +11,7 @@ import {
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { JOB_ERRORS, PROMPT_USAGE } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -98,11 +98,7 @@ const MULTI_VECTOR_RESPONSE = {
       },
     },
     model: { type: 'string' },
-    usage: {
-      type: 'object',
-      required: ['prompt_tokens', 'total_tokens'],
-      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-    },
+    usage: PROMPT_USAGE,
   },
 }
 
@@ -128,7 +124,8 @@ async function embedTokens(http: Http, services: InferenceServices): Promise<str
   const body = request.body as MultiVectorBody
   const job = await multiVectorJob(services, callerOf(request), body)
   const { result, usage } = await runJob(http, services, {
-    ...({ kind: 'embedding', ...job } as const),
+    kind: 'embedding',
+    ...job,
     watch: watchTokens(),
   })
   if (result.task !== 'multi-vector') throw new Error('vectors of tokens were answered otherwise')

@@ -1,4 +1,5 @@
-import { errorResponses, NULLABLE_STRING } from '#api/inference/response-schemas.ts'
+import { errorResponses } from '#api/inference/response-schemas.ts'
+import { NULLABLE_STRING } from '#api/v1/list-response.ts'
 
 const ERROR = {
   type: 'object',

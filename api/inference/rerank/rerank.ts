@@ -10,7 +10,7 @@ import {
   optionalString,
   requiredUnless,
 } from '#api/inference/field-schemas.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { JOB_ERRORS, PROMPT_USAGE } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
@@ -105,10 +105,7 @@ const RANKED_RESPONSE = {
     model: { type: 'string' },
     results: RESULTS,
     data: { ...RESULTS, description: 'The same under the name of Voyage, beside `truncation`.' },
-    usage: {
-      type: 'object',
-      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
-    },
+    usage: PROMPT_USAGE,
   },
 }
 

@@ -1,4 +1,4 @@
-import { NULLABLE_STRING } from '#api/inference/response-schemas.ts'
+import { NULLABLE_STRING } from '#api/v1/list-response.ts'
 
 const STATUS = { type: 'string', enum: ['in_progress', 'completed', 'incomplete'] }
 

@@ -7,6 +7,7 @@ import type { JobSummary } from '#api/jobs/job-store.ts'
 import { streamEvents } from '#api/jobs/routes.ts'
 import type { StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
+import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
@@ -42,18 +43,7 @@ const ITEMS_QUERY = Type.Object(
   },
   { additionalProperties: true },
 )
-const ITEM_LIST = {
-  type: 'object',
-  description: 'A list of items.',
-  required: ['object', 'data', 'has_more'],
-  properties: {
-    object: { const: 'list' },
-    data: { type: 'array', items: { type: 'object' } },
-    first_id: { type: ['string', 'null'] },
-    last_id: { type: ['string', 'null'] },
-    has_more: { type: 'boolean' },
-  },
-}
+const ITEM_LIST = listResponse({ type: 'object' }, 'A list of items.')
 
 const route = (operationId: string, summary: string, answer: object, querystring?: object) => ({
   config: CONFIG,
@@ -67,15 +57,7 @@ const route = (operationId: string, summary: string, answer: object, querystring
     response: { 200: answer },
   },
 })
-const DELETED = {
-  type: 'object',
-  description: 'The response is deleted.',
-  properties: {
-    id: { type: 'string' },
-    object: { const: 'response' },
-    deleted: { const: true },
-  },
-}
+const DELETED = deletedResponse('response')
 
 /**
  * `/responses/{response_id}`: fetch, follow, list the input, cancel and delete stored responses.
