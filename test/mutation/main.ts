@@ -80,7 +80,7 @@ async function tryMutant({ file, start, end, replacement }: Drawn): Promise<Outc
   if (tests.length === 0) return 'no tests'
   const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs')
   const config = join(import.meta.dirname, 'vitest.config.ts')
-  const args = ['run', '--config', config, '--project', 'unit', '--reporter=dot', ...tests]
+  const args = ['run', '--config', config, '--reporter=dot', ...tests]
   const child = spawn(process.execPath, [vitest, ...args], {
     cwd: ROOT,
     stdio: 'ignore',

@@ -4,12 +4,13 @@ import { dirname, join } from 'node:path'
 const IMPORTED = /(?:from|import)\s*\(?\s*'([#.][^']+)'/g
 
 /**
- * Unit tests that import a file, the nearest first: those of the folder that mirrors it, then by
- * the number of imports between. Paths are relative to the root.
+ * Tests that import a file, the nearest first: those of the folders that mirror its own, then by
+ * the number of imports between. Paths are relative to the root. Tests that start the product as
+ * processes of its own import it too, and do not see the change.
  */
 export function relatedTests(root: string, file: string, max: number): string[] {
-  const tests = globSync('test/{unit,golden}/**/*.test.ts', { cwd: root })
-  const mirror = `test/unit/${dirname(file)}/`
+  const tests = globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
+  const mirrors = [`test/unit/${dirname(file)}/`, `test/integration/${nounOf(file)}/`]
   return tests
     .map((test) => ({ test, distance: distanceOf(root, test, file) }))
     .filter(({ distance }) => distance !== undefined)
@@ -18,8 +19,13 @@ export function relatedTests(root: string, file: string, max: number): string[] 
     .map(({ test }) => test)
 
   function rank({ test, distance = 0 }: { test: string; distance: number | undefined }): number {
-    return test.startsWith(mirror) ? distance - 100 : distance
+    return mirrors.some((mirror) => test.startsWith(mirror)) ? distance - 100 : distance
   }
+}
+
+/** The folder of a tier that a file lies in, such as `limits` of `api/limits/limiter.ts`. */
+function nounOf(file: string): string {
+  return file.split('/')[1] ?? ''
 }
 
 /** How many imports lead from a test to a file; undefined where none does. */

@@ -44,7 +44,7 @@ async function openLimited(
   limits: Partial<LimitsConfig>,
   options: { keyPrefix: string; tokensUsed?: number; usage?: number; gates?: readonly Gate[] },
 ) {
-  let release = (): void => {}
+  const held: (() => void)[] = []
   const surface = await openV1App(
     database,
     [
@@ -52,7 +52,7 @@ async function openLimited(
         app.get('/things', { config: { scope: 'any' } }, async () => ({ ok: true }))
         app.post('/completions', { config: { scope: 'completions' } }, async (request) => {
           if ((request.body as { hold?: boolean }).hold === true)
-            await new Promise<void>((resolve) => (release = resolve))
+            await new Promise<void>((resolve) => held.push(resolve))
           accountOf(request).noteTokens(options.usage ?? 0)
           return { ok: true }
         })
@@ -73,7 +73,12 @@ async function openLimited(
     },
   )
   closers.push(() => surface.app.close())
-  return { ...surface, release: () => release() }
+  return {
+    ...surface,
+    release: () => {
+      for (const end of held.splice(0)) end()
+    },
+  }
 }
 
 async function connect(url: string): Promise<Redis> {
@@ -87,32 +92,33 @@ interface Refused {
 }
 
 describe('requests per minute', () => {
-  it('counts down in the headers, then refuses with a time to try again', async ({
-    database,
-    redisUrl,
-    keyPrefix,
-  }) => {
-    const redis = await connect(redisUrl)
-    const limits = { requestsPerMinute: { key: 2, organization: 0 } }
-    const { call, newKey } = await openLimited({ database, redis }, limits, { keyPrefix })
-    const first = await call('/things')
-    expect(first.headers.get('x-ratelimit-limit-requests')).toBe('2')
-    expect(first.headers.get('x-ratelimit-remaining-requests')).toBe('1')
-    expect(first.headers.get('x-ratelimit-reset-requests')).toMatch(/^(1m)?[\d.]+s$/)
-    expect(first.headers.get('x-ratelimit-limit-tokens')).toBeNull()
-    expect((await call('/things')).status).toBe(200)
-    const refused = await call('/things')
-    expect(refused.status).toBe(429)
-    const seconds = Number(refused.headers.get('retry-after'))
-    expect(seconds).toBeGreaterThanOrEqual(1)
-    expect(seconds).toBeLessThanOrEqual(60)
-    expect(refused.headers.get('x-ratelimit-remaining-requests')).toBe('0')
-    const { error } = (await refused.json()) as Refused
-    expect(error).toMatchObject({ type: 'requests', code: 'rate_limit_exceeded', param: null })
-    expect(error.message).toMatch(/RPM\): Limit 2, Used 2, Requested 1/)
-    // Another key of the same organization has a window of its own.
-    expect((await call('/things', {}, await newKey('org-one'))).status).toBe(200)
-  })
+  it.for([1, 2])(
+    'counts down from %i, then refuses with a time to try again',
+    async (limit, { database, redisUrl, keyPrefix }) => {
+      const redis = await connect(redisUrl)
+      const limits = { requestsPerMinute: { key: limit, organization: 0 } }
+      const { call, newKey } = await openLimited({ database, redis }, limits, { keyPrefix })
+      for (let left = limit - 1; left >= 0; left -= 1) {
+        const { status, headers } = await call('/things')
+        expect(status).toBe(200)
+        expect(headers.get('x-ratelimit-limit-requests')).toBe(String(limit))
+        expect(headers.get('x-ratelimit-remaining-requests')).toBe(String(left))
+        expect(headers.get('x-ratelimit-reset-requests')).toMatch(/^(1m)?[\d.]+s$/)
+        expect(headers.get('x-ratelimit-limit-tokens')).toBeNull()
+      }
+      const refused = await call('/things')
+      expect(refused.status).toBe(429)
+      const seconds = Number(refused.headers.get('retry-after'))
+      expect(seconds).toBeGreaterThanOrEqual(1)
+      expect(seconds).toBeLessThanOrEqual(60)
+      expect(refused.headers.get('x-ratelimit-remaining-requests')).toBe('0')
+      const { error } = (await refused.json()) as Refused
+      expect(error).toMatchObject({ type: 'requests', code: 'rate_limit_exceeded', param: null })
+      expect(error.message).toContain(`RPM): Limit ${limit}, Used ${limit}, Requested 1`)
+      // Another key of the same organization has a window of its own.
+      expect((await call('/things', {}, await newKey('org-one'))).status).toBe(200)
+    },
+  )
 
   it('holds for all keys of an organization together, and for no other', async ({
     database,
@@ -270,23 +276,27 @@ describe('jobs at the same time', () => {
       .toBe(200)
   })
 
-  it('stay held by a job that outlives its first lease', async ({
+  it('stay held by jobs that outlive their first leases', async ({
     database,
     redisUrl,
     keyPrefix,
   }) => {
     const redis = await connect(redisUrl)
     const options = { keyPrefix }
-    const { post, release } = await openLimited({ database, redis }, { concurrentJobs: 1 }, options)
-    const held = post('/completions', { hold: true })
+    const { post, release } = await openLimited({ database, redis }, { concurrentJobs: 2 }, options)
+    const held = [post('/completions', { hold: true }), post('/completions', { hold: true })]
     const key = `${keyPrefix}:limits:jobs:org-one`
-    await expect.poll(() => redis.zcard(key)).toBe(1)
-    const [, first] = await redis.zrange(key, '0', '0', 'WITHSCORES')
-    const renewed = async () => (await redis.zrange(key, '0', '0', 'WITHSCORES'))[1]
-    await expect.poll(renewed, { timeout: 10_000 }).not.toBe(first)
+    await expect.poll(() => redis.zcard(key)).toBe(2)
+    const ends = async () => {
+      const rows = await redis.zrange(key, '0', '-1', 'WITHSCORES')
+      return rows.filter((_, at) => at % 2 === 1).map(Number)
+    }
+    const last = Math.max(...(await ends()))
+    const renewed = async () => (await ends()).every((end) => end > last)
+    await expect.poll(renewed, { timeout: 10_000 }).toBe(true)
     expect((await post('/completions', {})).headers.get('retry-after')).toBe('1')
     release()
-    expect((await held).status).toBe(200)
+    for (const { status } of await Promise.all(held)) expect(status).toBe(200)
   })
 
   it('are held by a job whose client has left under an Idempotency-Key', async ({
