@@ -4,28 +4,30 @@ import { dirname, join } from 'node:path'
 const IMPORTED = /(?:from|import)\s*\(?\s*'([#.][^']+)'/g
 
 /**
- * Tests that import a file, the nearest first: those of the folders that mirror its own, then by
- * the number of imports between. Paths are relative to the root. Tests that start the product as
+ * Tests that import a file: those whose paths share most words with its own first, then by the
+ * number of imports between. Paths are relative to the root. Tests that start the product as
  * processes of its own import it too, and do not see the change.
  */
 export function relatedTests(root: string, file: string, max: number): string[] {
-  const tests = globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
-  const mirrors = [`test/unit/${dirname(file)}/`, `test/integration/${nounOf(file)}/`]
-  return tests
-    .map((test) => ({ test, distance: distanceOf(root, test, file) }))
+  const words = wordsOf(file)
+  return globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
+    .map((test) => ({
+      test,
+      distance: distanceOf(root, test, file),
+      shared: [...wordsOf(test)].filter((word) => words.has(word)).length,
+    }))
     .filter(({ distance }) => distance !== undefined)
-    .sort((a, b) => rank(a) - rank(b) || a.test.localeCompare(b.test))
+    .sort((a, b) => {
+      const [near, far] = [a.distance ?? 0, b.distance ?? 0]
+      return b.shared - a.shared || near - far || a.test.localeCompare(b.test)
+    })
     .slice(0, max)
     .map(({ test }) => test)
-
-  function rank({ test, distance = 0 }: { test: string; distance: number | undefined }): number {
-    return mirrors.some((mirror) => test.startsWith(mirror)) ? distance - 100 : distance
-  }
 }
 
-/** The folder of a tier that a file lies in, such as `limits` of `api/limits/limiter.ts`. */
-function nounOf(file: string): string {
-  return file.split('/')[1] ?? ''
+/** The words of a path, such as those of `api/limits/limit-store.ts`, in the singular. */
+function wordsOf(path: string): Set<string> {
+  return new Set(path.split(/[/.-]/).map((word) => word.replace(/s$/, '')))
 }
 
 /** How many imports lead from a test to a file; undefined where none does. */
