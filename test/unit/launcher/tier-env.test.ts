@@ -80,3 +80,11 @@ it.each([
   if (isRefused) expect(check).toThrow(problem)
   else expect(check).not.toThrow()
 })
+
+it.each([
+  ['0', '9101'],
+  ['9400', '9400'],
+])('with %s as the port of the worker’s metrics they have %s', (given, expected) => {
+  const env = composeEnv({ MILLRACE_WORKER_METRICS_PORT: given }, PARTS)
+  expect(env.MILLRACE_WORKER_METRICS_PORT).toBe(expected)
+})

@@ -80,6 +80,25 @@ describe('linear modules of a decoder', () => {
     })
   })
 
+  it('has the shape of a weight that is scaled in the graph', () => {
+    const nodes = [
+      makeNode('Cast', ['w'], 'wide', { attributes: { to: { kind: 'int', value: 1n } } }),
+      makeNode('Mul', ['scales', 'wide'], 'weight', {}),
+      { ...makeNode('MatMul', ['x', 'weight'], 'y', {}), name: '/layers.0/mlp/up_proj/MatMul' },
+    ]
+    const constantOf = (name: string, onnxType: number, dims: number[], bytes: number) =>
+      ({ name, onnxType, dims, data: { kind: 'bytes', bytes: new Uint8Array(bytes) } }) as const
+    const { graph } = makeModel({
+      name: 'test',
+      nodes,
+      constants: [constantOf('w', 3, [8, 4], 32), constantOf('scales', 1, [4], 16)],
+      inputs: [makeValue('x', 'float32', [1, 8])],
+      outputs: [makeValue('y', 'float32', [1, 4])],
+    })
+    const [module] = findLinearModules(new GraphView(graph))
+    expect(module).toMatchObject({ inSize: 8, outSize: 4, form: 'matrix' })
+  })
+
   it.each([
     ['model.layers.0.mlp.up_proj', 'layers.0.mlp.up_proj'],
     ['model.language_model.layers.0.mlp.up_proj', 'layers.0.mlp.up_proj'],

@@ -102,6 +102,18 @@ describe('a tokenizer of the second Stable Diffusion', () => {
     const tokenizer = await readClipTokenizer(join(folder, 'tokenizer'))
     expect(tokenizer.encode('').slice(0, 3)).toEqual([684, 685, 685])
   })
+
+  it.each([
+    [3, 3],
+    [999, 999],
+    [2, 77],
+    [1000, 77],
+    ['many', 77],
+  ])('with %j as the length of texts has one of %i tokens', async (stated, length) => {
+    await change('tokenizer/tokenizer_config.json', { model_max_length: stated })
+    const tokenizer = await readClipTokenizer(join(folder, 'tokenizer'))
+    expect([tokenizer.length, tokenizer.encode('a red circle').length]).toEqual([length, length])
+  })
 })
 
 describe('a hostile folder', () => {
