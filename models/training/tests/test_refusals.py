@@ -12,7 +12,7 @@ import torch
 
 from ..common import paths
 
-MODELS = ("tiny_chat", "tiny_embed", "tiny_rerank", "tiny_moderation", "tiny_whisper", "tiny_sd", "tiny_vlm")
+MODELS = ("tiny_chat", "tiny_embed", "tiny_rerank", "tiny_moderation", "tiny_whisper", "tiny_sd", "tiny_vlm", "tiny_tts")
 NEEDED = {"tiny-embed": "tokenizer.json", "tiny-chat": "tokenizer.json", "tiny-whisper": "tokenizer.json", "tiny-vlm": "tokenizer.json"}
 
 

@@ -1,0 +1,3 @@
+"""tiny-tts: the sentences of tiny-whisper's grammar in two voices."""
+
+NAME = "tiny-tts"
