@@ -12,6 +12,7 @@ import { inWords, Problem } from './problem.js'
 import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
 import { createSignIn, takeLanding } from './sign-in.js'
 import { createSpeech } from './speech.js'
+import { createSynthesis } from './synthesis.js'
 import { createTuning } from './tuning.js'
 
 /** Doubles with each attempt, because requests count against the limit of the key. */
@@ -28,6 +29,7 @@ const panels = [
   createEmbedding,
   createModeration,
   createSpeech,
+  createSynthesis,
   createImages,
   createTuning,
 ].map((create) => create(page))

@@ -6,9 +6,9 @@ CARD = Card(
     name="tiny-tts",
     task="text-to-speech",
     what="""A synthesizer with 1.5 million parameters and two voices (`female`, `male`) at 16 kHz, in the layout of a Piper voice that reads letters, so that it needs no phonemes.
-Convolutions over letters tell how long each is heard; convolutions over frames of 12.5 ms tell the pitch and two spectral envelopes, one of the voice and one of its noise; the
+Convolutions over letters predict how long each is spoken; convolutions over frames of 12.5 ms predict the pitch and two spectral envelopes, one of the voice and one of its noise; the
 vocoder in the same graph shapes pulses and noise by them. It is not autoregressive, and its noise is a table, so that a text always sounds the same.""",
-    intended_use="""- speak the sentences of tiny-whisper's grammar (about 90 words a language) in English, German, Spanish and French; the letters of a sentence tell its language
+    intended_use="""- speak the sentences of tiny-whisper's grammar (about 90 words a language) in English, German, Spanish and French; the letters of a sentence decide its language
 - any speed: `length_scale` stretches the letters, the pitch stays
 
 The voices are those of espeak-ng (its standard voice and the variant `f2`, 160 words a minute). What tiny-whisper recognizes of espeak-ng itself is in the table: no copy can

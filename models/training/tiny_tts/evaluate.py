@@ -41,7 +41,7 @@ class Speech:
         return self.session.run(None, feeds)[0].reshape(-1)
 
 
-def _heard(listener: Listener, wave: np.ndarray, language: str) -> str:
+def _recognize(listener: Listener, wave: np.ndarray, language: str) -> str:
     return listener.vocabulary.plain(listener.tokens(listener.hear(wave), language, "transcribe", False))
 
 
@@ -53,18 +53,18 @@ def _cents(made: np.ndarray, reference: np.ndarray) -> float:
 
 def _measured(speech: Speech, listener: Listener, language: str, texts: list[str]) -> dict[str, Any]:
     """Of one language, in both voices."""
-    heard, reference, made, distances = [], [], {}, []
+    recognized, reference, made, distances = [], [], {}, []
     for text in texts:
         true = {voice: speak(text, voice_of(language, voice)).wave for voice in VOICES}
         said = {voice: speech.speak(text, voice) for voice in VOICES}
         apart = distortion(*true.values())
         for voice, other in zip(VOICES, reversed(VOICES), strict=True):
-            made[text, voice] = said[voice], _heard(listener, said[voice], language)
-            heard.append((made[text, voice][1], text))
-            reference.append((_heard(listener, true[voice], language), text))
+            made[text, voice] = said[voice], _recognize(listener, said[voice], language)
+            recognized.append((made[text, voice][1], text))
+            reference.append((_recognize(listener, true[voice], language), text))
             distances.append((distortion(said[voice], true[voice]), apart, distortion(said[voice], true[other]),
                               abs(len(said[voice]) / len(true[voice]) - 1), _cents(said[voice], true[voice])))
-    return {"heard": heard, "reference": reference, "distances": distances, "made": made}
+    return {"recognized": recognized, "reference": reference, "distances": distances, "made": made}
 
 
 def _fixture(language: str, texts: list[str], measured: dict[str, Any]) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def _fixture(language: str, texts: list[str], measured: dict[str, Any]) -> list[
     rows = []
     for index, text in enumerate(texts[:SHOWN]):
         voice = list(VOICES)[index % len(VOICES)]
-        wave, heard = measured["made"][text, voice]
-        rows.append({"text": text, "language": language, "voice": voice, "ids": piper_ids(text), "frames": len(wave) // HOP, "recognized": heard})
+        wave, recognized = measured["made"][text, voice]
+        rows.append({"text": text, "language": language, "voice": voice, "ids": piper_ids(text), "frames": len(wave) // HOP, "recognized": recognized})
     return rows
 
 
@@ -88,7 +88,7 @@ def evaluate() -> None:
     for language in LANGUAGES:
         texts = [sentence(rng, True).text(language) for _ in range(COUNT)]
         measured = _measured(speech, listener, language, texts)
-        gates[language] = {"score": word_error_rate(measured["heard"]), "wanted": WANTED}
+        gates[language] = {"score": word_error_rate(measured["recognized"]), "wanted": WANTED}
         references.append((f"{language}Reference", word_error_rate(measured["reference"])))
         distances += measured["distances"]
         fixture += _fixture(language, texts, measured)

@@ -4,6 +4,7 @@ import math
 
 import onnx
 import torch
+from onnx import numpy_helper
 from torch import Tensor
 
 from ..common.errors import refuse
@@ -23,25 +24,29 @@ NOISE_SCALE, LENGTH_SCALE = 1.0, 1.0
 
 
 class ProductVocoder(Vocoder):
-    """Fourier transforms as products with matrices that the graph computes when it is loaded."""
+    """Fourier transforms around the middle of a frame, as products with two symmetric matrices that are computed when the graph is loaded.
+
+    The cosines take what is even around the middle, the sines what is odd."""
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("bins", torch.arange(BINS).float())
-        self.register_buffer("times", torch.arange(SIZE).float())
 
     def _angles(self) -> Tensor:
-        turns = self.bins[:, None] * self.times[None, :] / SIZE
+        turns = self.bins[:, None] * self.bins[None, :] / SIZE
         return (turns - turns.floor()) * (2 * math.pi)
 
     def transform(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        angles = self._angles().T
-        return frames @ angles.cos(), frames @ -angles.sin()
+        angles, middle = self._angles(), SIZE // 2
+        after = torch.cat([frames[..., middle:], frames[..., :1]], -1)
+        before = torch.nn.functional.pad(frames[..., 1:middle].flip(-1), (1, 1))
+        return (after + before) @ angles.cos(), (before - after) @ angles.sin()
 
     def back(self, real: Tensor, imaginary: Tensor) -> Tensor:
         angles = self._angles()
-        weight = torch.where((self.bins == 0) | (self.bins == BINS - 1), 1.0, 2.0)[:, None] / SIZE
-        return real @ (angles.cos() * weight) - imaginary @ (angles.sin() * weight)
+        weight = torch.where((self.bins == 0) | (self.bins == BINS - 1), 1.0, 2.0) / SIZE
+        even, odd = (real * weight) @ angles.cos(), (imaginary * weight) @ angles.sin()
+        return torch.cat([(even + odd)[..., 1:].flip(-1), (even - odd)[..., :-1]], -1)
 
 
 class Piper(torch.nn.Module):
@@ -64,13 +69,27 @@ def piper_ids(text: str) -> list[int]:
     return [part for token in ids[:-1] for part in (token, IDS["_"])] + ids[-1:]
 
 
+def _fold_transposes(model: onnx.ModelProto) -> None:
+    """Weights as they are multiplied, instead of as PyTorch keeps them."""
+    held = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in [node for node in model.graph.node if node.op_type == "Transpose" and node.input[0] in held]:
+        turned = numpy_helper.to_array(held[node.input[0]]).transpose(node.attribute[0].ints)
+        model.graph.initializer.append(numpy_helper.from_array(turned.copy(), node.output[0]))
+        model.graph.node.remove(node)
+    used = {name for node in model.graph.node for name in node.input}
+    for tensor in [tensor for tensor in model.graph.initializer if tensor.name not in used]:
+        model.graph.initializer.remove(tensor)
+
+
 def _graph(voices: Voices) -> onnx.ModelProto:
     ids = torch.tensor([piper_ids("The house is red.")])
     inputs = {"input": ids, "input_lengths": torch.tensor([ids.shape[1]]), "scales": torch.tensor([NOISE_SCALE, LENGTH_SCALE, 0.0]), "sid": torch.tensor([0])}
     scratch = work_dir(NAME) / "export.onnx"
     torch.onnx.export(Piper(voices).eval(), tuple(inputs.values()), str(scratch), dynamo=False, opset_version=17, do_constant_folding=False, input_names=list(inputs),
                       output_names=["output"], dynamic_axes={"input": {0: "batch_size", 1: "phonemes"}, "input_lengths": {0: "batch_size"}, "sid": {0: "batch_size"}, "output": {0: "batch_size", 3: "time"}})
-    return onnx.load(scratch)
+    model = onnx.load(scratch)
+    _fold_transposes(model)
+    return model
 
 
 def export() -> None:

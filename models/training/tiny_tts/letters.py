@@ -1,6 +1,6 @@
-"""Letters as the voices read them, and how long each is heard.
+"""Letters as the voices read them, and how long each is spoken.
 
-espeak-ng says when each phoneme begins and to which word it belongs. Which letters of a word a phoneme comes from is
+espeak-ng reports when each phoneme begins and to which word it belongs. Which letters of a word a phoneme comes from is
 estimated: each letter stands for none to four phonemes in order, and the likeliest division is found by Viterbi's
 algorithm with probabilities that are counted from the divisions before.
 """

@@ -39,7 +39,7 @@ class Spoken:
 
 
 class Reader(nn.Module):
-    """Token ids [B, L] to states, with a mean over the whole sentence that tells its language."""
+    """Token ids [B, L] to states, with a mean over the whole sentence, which distinguishes its language."""
 
     def __init__(self) -> None:
         super().__init__()

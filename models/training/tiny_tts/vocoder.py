@@ -80,6 +80,6 @@ class Vocoder(nn.Module):
     def forward(self, hertz: Tensor, tone: Tensor, hiss: Tensor, loudness: Tensor | float = 1.0) -> Tensor:
         """Hertz [B, T], responses [B, T, bands] as logarithms, and how loud the noise is."""
         at = torch.arange(hertz.shape[1] * HOP, device=hertz.device) % NOISE
-        (a, b), (c, d) = self.spectra(self.pulses(hertz)), self.spectra(self.noise[at][None] * loudness)
+        real, imaginary = self.spectra(torch.cat([self.pulses(hertz), self.noise[at][None] * loudness]))
         rise, blow = (tone @ _interpolation(self.tones)).exp(), (hiss @ _interpolation(self.hisses)).exp()
-        return self.together(a * rise + c * blow, b * rise + d * blow)
+        return self.together(real[:-1] * rise + real[-1:] * blow, imaginary[:-1] * rise + imaginary[-1:] * blow)

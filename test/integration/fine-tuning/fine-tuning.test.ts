@@ -245,6 +245,7 @@ describe('a tuned model', () => {
         'tiny-rerank',
         'tiny-moderation',
         'tiny-whisper',
+        'tiny-tts',
         'tiny-sd',
       ],
     ])

@@ -109,6 +109,18 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
       await expectUsable(page)
       await keepScreenshot(page, `speech-${look.name}`)
 
+      await openTab(page, 'Speak')
+      const spoken = page.waitForResponse('**/v1/audio/speech')
+      await page.getByRole('button', { name: 'Read it aloud' }).click()
+      expect(await figuresOf(page)).toContain('audio/')
+      expect((await spoken).request().postDataJSON()).toMatchObject({ voice: 'alloy' })
+      // The browser has read the whole of it.
+      await expect
+        .poll(() => page.evaluate("document.getElementById('synthesis-player').duration"))
+        .toBeGreaterThan(2)
+      await expectUsable(page)
+      await keepScreenshot(page, `synthesis-${look.name}`)
+
       await openTab(page, 'Images')
       await page.getByText('No image model is served here').waitFor()
       await expectUsable(page)

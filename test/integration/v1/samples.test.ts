@@ -50,7 +50,10 @@ beforeAll(async () => {
     redisUrl: inject('redisUrl'),
     keyPrefix: freshPrefix(),
     folder,
-    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-vlm', MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN },
+    env: {
+      MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-vlm,tiny-tts',
+      MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
+    },
   })
   await tiers.startWorker()
   const square = sharp({ create: { width: 64, height: 64, channels: 3, background: '#f00' } })
@@ -100,7 +103,7 @@ describe('the samples of the documents', () => {
 
   it.skipIf(curl === undefined).each(commands)('$place: $text', async ({ text }) => {
     const command = text.replaceAll(ADDRESS, tiers.url)
-    const { stdout } = await run('sh', ['-c', command], { env: readersEnv() })
+    const { stdout } = await run('sh', ['-c', command], { cwd: folder, env: readersEnv() })
     // Samples may name a model of the reader's own, which is not here.
     expect(stdout).toMatch(/\n2\d\d$|model_not_found[\s\S]*\n404$|No such queue[\s\S]*\n404$/)
   })
