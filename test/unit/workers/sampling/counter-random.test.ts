@@ -31,6 +31,11 @@ describe('the counter-based random numbers', () => {
     expect(new Set([base, ...others]).size).toBe(5)
   })
 
+  it('have the 53 leading bits of two words, as numpy makes them', () => {
+    // ((0x6627e8d5 >> 5) * 2**26 + (0xe169c58d >> 6)) / 2**53, of the first answer above.
+    expect(uniformAt(0, 0, 0)).toBe(0.39904647231489565)
+  })
+
   it('distinguish seeds that differ only above 32 bits', () => {
     expect(uniformAt(1, 0, 0)).not.toBe(uniformAt(1 + 2 ** 32, 0, 0))
   })
