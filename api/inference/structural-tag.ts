@@ -4,6 +4,8 @@ import { invalidValue, missingParameter } from './field-schemas.ts'
 import type { SchemaBudget } from './input-limits.ts'
 
 const REPETITIONS_MAX = 100_000
+/** Each is compared with every tag. */
+const TRIGGERS_MAX = 128
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -108,8 +110,14 @@ function parseTag(value: unknown, at: Place): Tag {
 
 /** Throws unless every tag begins with a trigger, and every trigger begins a tag. */
 function triggered(format: Json, tags: readonly Tag[], at: Place): TagFormat {
-  const triggers = textsOf(format, 'triggers', at)
-  if (triggers.length === 0) throw invalidValue(`${at.path}.triggers`, 'it is empty.')
+  const triggers = [...new Set(textsOf(format, 'triggers', at))]
+  if (triggers.length === 0 || triggers.length > TRIGGERS_MAX) {
+    const got = triggers.length
+    throw invalidValue(
+      `${at.path}.triggers`,
+      `expected 1 to ${TRIGGERS_MAX} texts, but got ${got}.`,
+    )
+  }
   const stray = tags.find(({ begin }) => !triggers.some((trigger) => begin.startsWith(trigger)))
   if (stray !== undefined) {
     throw invalidValue(`${at.path}.triggers`, `no trigger begins ${JSON.stringify(stray.begin)}.`)

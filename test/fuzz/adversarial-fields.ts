@@ -165,6 +165,27 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
   guided_regex: (size) => completion({ guided_regex: '(a|b)?'.repeat(size / 6) }),
   guided_json: (size) => completion({ guided_json: { enum: list(size, String) } }),
   guided_grammar: (size) => completion({ guided_grammar: `root ::= ${'"a" '.repeat(size / 4)}` }),
+  'triggers of structural tags': (size) => {
+    // As many pairs of a trigger and a tag as the values of all schemas allow.
+    const texts = list(Math.min(size / 2, 29_000), (at) => `b${at}`)
+    const content = { type: 'any_text' }
+    const tags = list(Math.min(size / 8, 7000), () => ({ begin: 'a', content }))
+    const format = { type: 'triggered_tags', triggers: [...texts, 'a'], tags }
+    return chat({ response_format: { type: 'structural_tag', format } })
+  },
+  'texts that structural tags exclude': (size) => {
+    const format = { type: 'any_text', excludes: [words(size)] }
+    return chat({ response_format: { type: 'structural_tag', format } })
+  },
+  'labels in hypotheses': (size) => [
+    '/classify',
+    {
+      model: 'embed',
+      input: 'a',
+      labels: list(Math.min(size / 10, 1000), () => 'a'.repeat(200)),
+      hypothesis_template: '{}'.repeat(Math.min(size / 10, 500)),
+    },
+  ],
   allowed_token_ids: (size) => completion({ allowed_token_ids: list(size, (at) => at) }),
   edits: (size) => ['/edits', { model: 'chat', input: words(size), instruction: 'Repeat' }],
   documents: (size) => ['/engines/chat/search', { query: 'a', documents: list(size, () => 'a') }],

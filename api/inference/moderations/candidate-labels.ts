@@ -12,7 +12,8 @@ import { Type } from '#shared/schema-types.ts'
 import { nullable } from '#shared/schemas.ts'
 
 const LABELS_MAX = 1000
-const LABEL = Type.String({ minLength: 1, maxLength: 200 })
+const LABEL_CHARS_MAX = 200
+const LABEL = Type.String({ minLength: 1, maxLength: LABEL_CHARS_MAX })
 const TEMPLATE = 'This example is {}.' // of the pipeline of transformers
 
 const labels = (description: string) =>
@@ -34,7 +35,7 @@ export const CANDIDATE_FIELDS = {
   labels: labels('Another name of `candidate_labels`.'),
   hypothesis_template: optionalString({
     maxLength: 1000,
-    description: `What a label says of a text, with \`{}\` for the label; \`${TEMPLATE}\` if absent.`,
+    description: `What a label says of a text, with one \`{}\` for the label; \`${TEMPLATE}\` if absent.`,
   }),
   multi_label: optionalBoolean({
     default: false,
@@ -63,14 +64,17 @@ export function candidatesOf(body: CandidateFields): ClassifyInput['zeroShot'] {
   if (found.length === 0 || found.length > LABELS_MAX) {
     throw invalidValue(name, `expected 1 to ${LABELS_MAX} labels, but got ${found.length}.`)
   }
-  const wording = template ?? TEMPLATE
-  if (!wording.includes('{}')) {
-    throw invalidValue('hypothesis_template', "it has no '{}' for the label.")
+  if (found.some(({ length }) => length > LABEL_CHARS_MAX)) {
+    throw invalidValue(name, `a label may have at most ${LABEL_CHARS_MAX} characters.`)
+  }
+  // Several places would multiply the labels; the pipeline of transformers fills in one, too.
+  const [before = '', after, ...more] = (template ?? TEMPLATE).split('{}')
+  if (after === undefined || more.length > 0) {
+    throw invalidValue('hypothesis_template', "expected one '{}' for the label.")
   }
   return {
     labels: found,
-    // A function, since `$` has a meaning in a text.
-    hypotheses: found.map((label) => wording.replaceAll('{}', () => label)),
+    hypotheses: found.map((label) => `${before}${label}${after}`),
     isMultiLabel: isMultiLabel ?? false,
   }
 }

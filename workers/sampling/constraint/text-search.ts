@@ -1,5 +1,7 @@
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
+const STEPS_PER_CHARACTER = 5 // some 1 µs for each node
+
 type Ranges = readonly (readonly [number, number])[]
 
 /** A beginning of patterns that the text ends with. */
@@ -25,7 +27,10 @@ export function textUntil(
   { mayEnd }: { readonly mayEnd: boolean },
 ): Grammar {
   const root: Node = { children: new Map(), moves: new Map() }
-  for (const pattern of patterns.keys()) addPattern(root, pattern)
+  for (const pattern of patterns.keys()) {
+    builder.budget.charge(STEPS_PER_CHARACTER * pattern.length)
+    addPattern(root, pattern)
+  }
   const nodes = linkNodes(root, builder)
   const target = (node: Node): Grammar | undefined =>
     node.pattern === undefined

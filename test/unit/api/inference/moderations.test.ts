@@ -193,6 +193,9 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
     [{ input: 'a', labels: ['a'], candidate_labels: ['a'] }, 'labels'],
     [{ input: 'a', labels: ', ' }, 'labels'],
     [{ input: 'a', labels: ['a'], hypothesis_template: 'About it' }, 'hypothesis_template'],
+    // Each place would repeat all labels.
+    [{ input: 'a', labels: ['a'], hypothesis_template: '{} or {}' }, 'hypothesis_template'],
+    [{ input: 'a', labels: 'a'.repeat(201) }, 'labels'],
     [{ input: 'a', labels: ['a'], use_activation: false }, 'use_activation'],
     [{ input: 'a', labels: ['a'], add_special_tokens: false }, 'add_special_tokens'],
     [{ input: [5], labels: ['a'] }, 'input'],

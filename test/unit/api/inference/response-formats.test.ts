@@ -114,6 +114,12 @@ it.each<[object, string, RegExp]>([
     'structured_outputs.structural_tag.triggers',
     /no trigger begins "<f=a>"/,
   ],
+  // Each is compared with every tag, also those that are beyond the first.
+  [
+    { structural_tag: { ...TAGS, triggers: Array.from({ length: 129 }, (_, at) => `<${at}`) } },
+    'structural_tag.triggers',
+    /expected 1 to 128 texts, but got 129/,
+  ],
   [{ response_format: { type: 'regex' } }, 'response_format.value', /Missing/],
   [{ response_format: { type: 'json', value: 'x' } }, 'response_format.value', /./],
   [{ guided_choice: [] }, 'guided_choice', /./],

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import type { Tag, TagFormat } from '#shared/contracts/structural-tag.ts'
-import { WorkBudget } from '#workers/preparation/work-budget.ts'
+import { BudgetExceededError, WorkBudget } from '#workers/preparation/work-budget.ts'
 import { compileConstraint } from '#workers/processors/constraint-plan.ts'
 import { Automaton } from '#workers/sampling/constraint/automaton.ts'
 
@@ -88,6 +88,15 @@ it.each<[TagFormat, string, boolean]>([
   [{ kind: 'grammar', grammar: 'root ::= "a" "b"', path: 'structural_tag' }, 'ab', true],
 ])('%j reads %j: %s', (format, text, expected) => {
   expect(accepts(format, text)).toBe(expected)
+})
+
+it('charges a text that is searched for before it makes a node of each character', () => {
+  const budget = new WorkBudget(100_000)
+  const format: TagFormat = { kind: 'anyText', excludes: ['a'.repeat(1_000_000)] }
+  const asked = { type: 'structuralTag', format, path: 'structural_tag' } as const
+  const plan = { kind: 'form', format: asked, tools: [], calls: 'hermes' } as const
+  expect(() => compileConstraint(plan, budget)).toThrow(BudgetExceededError)
+  expect(budget.used).toBeGreaterThan(1_000_000)
 })
 
 const SAMPLING: GenerateInput['sampling'] = {
