@@ -2,6 +2,7 @@ import sharp, { type Metadata, type Sharp } from 'sharp'
 
 import type { ImageFormat } from '#shared/contracts/image.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { boundImage } from '#shared/image-bytes.ts'
 import { restrictImageDecoders } from '#shared/image-decoders.ts'
 
 import type { ImageSize, Pixels, RedrawMask } from './pixels.ts'
@@ -39,10 +40,11 @@ const FORMAT_NAMES: Readonly<Record<string, string>> = {
  * `invalidRequest` naming the field, now or while decoding.
  */
 export async function openImage(
-  bytes: Buffer,
+  file: Buffer,
   param: string,
   formats: readonly string[] = FORMATS,
 ): Promise<SourceImage> {
+  const bytes = readBytes(file, param, formats)
   // Rotated upright by the orientation in its header.
   const { width, height } = (await readHeader(bytes, param, formats)).autoOrient
   if (width * height > PIXELS_MAX) {
@@ -90,6 +92,14 @@ export async function openImage(
 export function prepareImageLibrary(): void {
   restrictImageDecoders(sharp)
   sharp.cache(false)
+}
+
+function readBytes(file: Buffer, param: string, formats: readonly string[]): Buffer {
+  try {
+    return boundImage(file)
+  } catch (error) {
+    throw unreadable(param, error, formats)
+  }
 }
 
 async function readHeader(bytes: Buffer, param: string, formats: readonly string[]) {

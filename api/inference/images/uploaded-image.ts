@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 import type { Metadata } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { boundImage } from '#shared/image-bytes.ts'
 import { restrictImageDecoders } from '#shared/image-decoders.ts'
 
 /** The size limit of one uploaded image, exclusive. */
@@ -103,7 +104,7 @@ export async function readHeader(
   const sharp = await loadSharp()
   try {
     // Without a limit here, so that an image that is too large gets its own error.
-    return await sharp(bytes, { limitInputPixels: false }).metadata()
+    return await sharp(boundImage(bytes), { limitInputPixels: false }).metadata()
   } catch (cause) {
     throw refuse(cause)
   }

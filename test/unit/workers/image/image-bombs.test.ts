@@ -7,10 +7,13 @@ import { openImage } from '#workers/image/image-file.ts'
 
 const ELAPSED_MS_MAX = 15_000
 const GROWTH_MIB_MAX = 300
+const TEXT = { type: 'zTXt', prefix: 'a\0\0' }
 
 it.each<[string, () => Promise<Buffer> | Buffer]>([
   ['a progressive JPEG of 3,000 scans', jpegOfScans],
-  ['a PNG whose text inflates to 200 MiB', () => png({ type: 'zTXt', prefix: 'a\0\0' })],
+  ['a PNG whose text inflates to 200 MiB', () => png(TEXT)],
+  ['a PNG of 60 texts that inflate to 8 MB each', () => png({ ...TEXT, count: 60, size: 7.9e6 })],
+  ['a PNG of 200,000 chunks', () => png({ type: 'teXt', prefix: 'a', count: 200_000, size: 0 })],
   ['a PNG whose colour profile inflates to 200 MiB', () => png({ type: 'iCCP', prefix: 'a\0\0' })],
   ['an SVG that grows by entities', () => Buffer.from(svgOfEntities())],
   ['an SVG that names a file', () => Buffer.from(svg('<image href="file:///etc/passwd"/>'))],
@@ -48,7 +51,18 @@ async function jpegOfScans(): Promise<Buffer> {
   return Buffer.concat([bytes.subarray(0, scan), ...scans, bytes.subarray(end)])
 }
 
-function png({ type, prefix }: { type: string; prefix: string }): Buffer {
+/** A PNG of 8 × 8 pixels with chunks that inflate to a size each. */
+function png({
+  type,
+  prefix,
+  count = 1,
+  size = 200 * 2 ** 20,
+}: {
+  type: string
+  prefix: string
+  count?: number
+  size?: number
+}): Buffer {
   const chunk = (name: string, body: Buffer): Buffer => {
     const named = Buffer.concat([Buffer.from(name), body])
     const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
@@ -60,11 +74,11 @@ function png({ type, prefix }: { type: string; prefix: string }): Buffer {
   header.writeUInt32BE(8, 0)
   header.writeUInt32BE(8, 4)
   header.set([8, 2], 8)
-  const bomb = Buffer.concat([Buffer.from(prefix), deflateSync(Buffer.alloc(200 * 2 ** 20))])
+  const bomb = Buffer.concat([Buffer.from(prefix), deflateSync(Buffer.alloc(size))])
   return Buffer.concat([
     Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'),
     chunk('IHDR', header),
-    chunk(type, bomb),
+    ...Array.from({ length: count }, () => chunk(type, bomb)),
     chunk('IDAT', deflateSync(Buffer.alloc((8 * 3 + 1) * 8))),
     chunk('IEND', Buffer.alloc(0)),
   ])
