@@ -96,6 +96,9 @@ const ENCODERS: readonly OptionReader[] = [
   ...(['embedding', 'rerank', 'classify', 'sparse', 'multi-vector'] as const),
 ]
 
+// No segment begins with a dot.
+const GRAPH_PATH = /^[\w+-][\w.+-]*(\/[\w+-][\w.+-]*)*$/
+
 const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   slots: count(1, 4096),
   maxContextTokens: {
@@ -106,8 +109,8 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   maxImageTokens: { readers: ['vision'], ...count(4, 16_384) },
   onnxFile: {
     readers: ['completion', ...ENCODERS, 'classify-images', 'audio', 'speech'],
-    must: 'must be the name of a file without its folder, such as "model_quantized"',
-    holds: (value) => typeof value === 'string' && /^[\w+-][\w.+-]{0,199}$/.test(value),
+    must: 'must be the name of a graph, such as "model_quantized", or its path in the source',
+    holds: (value) => typeof value === 'string' && value.length <= 200 && GRAPH_PATH.test(value),
   },
   executionProvider: choice('cpu', 'cuda'),
   intraOpThreads: count(0, 256),

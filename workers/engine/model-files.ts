@@ -1,10 +1,11 @@
 import { readdir } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname } from 'node:path'
 
 import { isRecord } from '#shared/json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import { findJson } from '#workers/models/folder-json.ts'
 import { graphInside } from '#workers/models/inside-folder.ts'
+import { findNamedGraph, listGraphs, namesOfOthers } from '#workers/models/named-graph.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** Files of a decoder in a folder of the Hugging Face layout, best first for processors. */
@@ -26,22 +27,24 @@ export async function findDecoderFile(
     readonly executionProvider?: 'cpu' | 'cuda' | undefined
   } = {},
 ): Promise<string> {
-  const present = new Set([
-    ...(await listFiles(join(folder, 'onnx'))).map((name) => `onnx/${name}`),
-    ...(await listFiles(folder)),
-  ])
   const { onnxFile, executionProvider } = options
-  const names =
-    onnxFile === undefined ? rankNames(executionProvider) : [onnxFile, `${onnxFile}.onnx`]
-  for (const name of names.flatMap((candidate) => [`onnx/${candidate}`, candidate])) {
-    if (present.has(name)) return graphInside(folder, name)
-  }
-  const graphs = [...present].filter((name) => name.endsWith('.onnx'))
+  const present = await listGraphs(folder)
+  const usual = rankNames(executionProvider).flatMap((name) => [`onnx/${name}`, name])
+  const found =
+    onnxFile === undefined
+      ? usual.find((path) => present.includes(path))
+      : await findNamedGraph(folder, onnxFile)
+  if (found !== undefined) return graphInside(folder, found)
   // Some exporters name the file after the model.
-  if (onnxFile === undefined && graphs.length === 1) return graphInside(folder, graphs[0] as string)
-  const found = graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
+  const [only, ...others] = present
+  if (onnxFile === undefined && only !== undefined && others.length === 0) {
+    return graphInside(folder, only)
+  }
   const wanted = onnxFile ?? 'model.onnx or decoder_model_merged.onnx'
-  throw new ModelLoadError(folder, `there is no ${wanted} in onnx/ or beside it, ${found}`)
+  throw new ModelLoadError(
+    folder,
+    `there is no ${wanted} in onnx/ or beside it, ${namesOfOthers(present)}`,
+  )
 }
 
 /**

@@ -1,4 +1,4 @@
-import { basename, dirname, join } from 'node:path/posix'
+import { basename, dirname, join, relative } from 'node:path/posix'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
@@ -34,6 +34,13 @@ const VOICES = /^voices\/[\w-]+\.bin$/
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
 // Parts of image pipelines that are not used here.
 const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
+// Files beside a graph that have no tensor of it: graphs and their data, texts, other formats.
+const NO_TENSORS = [
+  /\.onnx([._].*)?$/,
+  /^(\.|[A-Z_]+$)/,
+  /\.(data|json|jsonl|jinja|md|txt|pdf|html|yaml|yml|py|model|spm|xml|png|jpe?g|gif|webp|svg|wav)$/,
+  /\.(pb|bin|pth?|ot|ckpt|h5|npy|npz|safetensors|msgpack|gguf|ort|tflite|zip|gz|index)$/,
+]
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
 
 /**
@@ -58,7 +65,8 @@ export function chooseFiles<File extends ListedFile>(
         ? [{ ...file, path: file.path.slice(variant.length + 1), file }]
         : []
     })
-    return chooseFiles(inside, model).map(({ file }) => file)
+    const options = { ...model.options, ...graphOf(variant, model.options) }
+    return chooseFiles(inside, { ...model, options }).map(({ file }) => file)
   }
   const layout = paths.includes('model_index.json') ? 'pipeline' : 'single'
   const graphs = chooseGraphs(
@@ -88,14 +96,16 @@ const VARIANT_CONFIGS = ['genai_config.json', 'config.json']
 
 /**
  * The folder of a source that is its model where it has several, each with a configuration, as
- * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one whose name
- * fits the execution provider best. `.` for all other sources.
+ * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one on the path
+ * that `onnxFile` is, or the one whose name fits the execution provider best. `.` for all other
+ * sources.
  */
 export function variantFolder(
   files: readonly ListedFile[],
   { onnxFile, executionProvider = 'cpu' }: WantedSource['options'],
 ): string {
   const paths = new Set(files.map(({ path }) => path))
+  if (onnxFile?.includes('/')) return folderOnPath(onnxFile, paths)
   const graphs = [...paths].filter((path) => path.endsWith('.onnx'))
   const isUsual = graphs.some((path) => ['.', 'onnx'].includes(dirname(path)))
   if (isUsual || paths.has('model_index.json')) return '.'
@@ -109,6 +119,27 @@ export function variantFolder(
   const rank = (folder: string): number =>
     words.reduce((sum, word, at) => sum + (folder.includes(word) ? 2 ** -at : 0), 0)
   return variants.toSorted((a, b) => rank(b) - rank(a) || (a < b ? -1 : 1))[0] ?? '.'
+}
+
+/** The nearest folder of a graph that has a configuration. */
+function folderOnPath(onnxFile: string, paths: ReadonlySet<string>): string {
+  const parts = dirname(onnxFile).split('/')
+  const folders = parts.map((_part, at) => parts.slice(0, parts.length - at).join('/'))
+  const isConfigured = (folder: string) =>
+    VARIANT_CONFIGS.some((name) => paths.has(join(folder, name)))
+  // Copies of the configuration beside graphs in `onnx/` are not the whole of it.
+  const isCopy = (folder: string) => basename(folder) === 'onnx' && isConfigured(dirname(folder))
+  const [nearest = '.'] = folders
+  if (VOICE_ENDINGS.some((ending) => paths.has(`${onnxFile}${ending}`))) return nearest
+  return folders.find((folder) => isConfigured(folder) && !isCopy(folder)) ?? '.'
+}
+
+// The configuration of a Piper voice bears the name of its graph.
+const VOICE_ENDINGS = ['.json', '.onnx.json']
+
+/** The same graph by its path in a folder of the source. */
+function graphOf(folder: string, { onnxFile }: WantedSource['options']): { onnxFile?: string } {
+  return onnxFile?.includes('/') ? { onnxFile: relative(folder, onnxFile) } : {}
 }
 
 function isBelow(path: string, folder: string): boolean {
@@ -212,7 +243,10 @@ function rolesOf(
   return ['decoder_model_merged', ...VISION_ROLES.filter(has)]
 }
 
-/** Exports over 2 GB keep their weights beside the graph, under one of a few names. */
+/**
+ * Exports over 2 GB keep their weights beside the graph: under one of a few names, or each tensor
+ * in a file of its name, such as `onnx__MatMul_3442` and `Constant_7_attr__value`.
+ */
 function isExternalData(path: string, graph: string): boolean {
   if (path === graph || dirname(path) !== dirname(graph)) return false
   const name = basename(path)
@@ -221,7 +255,8 @@ function isExternalData(path: string, graph: string): boolean {
     name.startsWith(`${graphName}_data`) ||
     name.startsWith(`${graphName}.data`) ||
     name === `${basename(graph, '.onnx')}.data` ||
-    name === 'weights.pb'
+    name === 'weights.pb' ||
+    !NO_TENSORS.some((pattern) => pattern.test(name))
   )
 }
 

@@ -1,7 +1,8 @@
 import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
 import { graphInside } from './inside-folder.ts'
+import { findNamedGraph } from './named-graph.ts'
 
 /** The graphs of an encoder and its decoder in the layout of the hub. */
 export interface EncoderDecoderFiles {
@@ -19,13 +20,17 @@ export async function findEncoderDecoder(
   folder: string,
   { onnxFile, suffixes }: { readonly onnxFile?: string; readonly suffixes: readonly string[] },
 ): Promise<EncoderDecoderFiles | undefined> {
-  for (const place of ['onnx', '.']) {
+  const named = onnxFile === undefined ? undefined : await findNamedGraph(folder, onnxFile)
+  for (const place of named === undefined ? ['onnx', '.'] : [dirname(named)]) {
     const present = new Set(await readdir(join(folder, place)).catch(() => []))
     const find = (stem: string, endings: readonly string[]) =>
       endings.map((ending) => `${stem}${ending}.onnx`).find((name) => present.has(name))
-    const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
-    const ofDecoder = wanted === undefined ? suffixes : [wanted]
-    const encoder = find('encoder_model', wanted === undefined ? suffixes : [wanted, ''])
+    const wanted = basename(named ?? onnxFile ?? '', '.onnx').replace(
+      /^decoder_model(_merged)?/,
+      '',
+    )
+    const ofDecoder = onnxFile === undefined ? suffixes : [wanted]
+    const encoder = find('encoder_model', onnxFile === undefined ? suffixes : [wanted, ''])
     const merged = find('decoder_model_merged', ofDecoder)
     const first = find('decoder_model', ofDecoder)
     const later = find('decoder_with_past_model', ofDecoder)

@@ -4,8 +4,8 @@ import { join, resolve } from 'node:path'
 import { failure } from '#shared/errors.ts'
 import { findShipped } from '#shared/load-catalogue.ts'
 
-import type { WantedSource } from './choose-files.ts'
-import { ensureHubModel } from './hub-cache.ts'
+import { variantFolder, type WantedSource } from './choose-files.ts'
+import { ensureHubModel, filesBelow } from './hub-cache.ts'
 import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
 
@@ -34,7 +34,9 @@ async function locate(model: WantedSource, options: StoredOptions): Promise<stri
   if (model.source.startsWith('s3:')) return ensureStoredModel(model, options)
   const folder = findShipped(model.source)
   const found = await stat(folder).catch(() => undefined)
-  if (found?.isDirectory() === true) return folder
+  if (found?.isDirectory() === true) {
+    return join(folder, variantFolder(await filesBelow(folder), model.options))
+  }
   throw failure.notFound(`the files of the model \`${model.id}\` are not there: ${folder}`, {
     code: 'model_not_available',
   })

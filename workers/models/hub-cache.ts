@@ -219,7 +219,8 @@ async function isThere(target: string, file: HubFile, isThorough: boolean): Prom
   return !isThorough || (await checksumOf(target, file)) === file.checksum.hex
 }
 
-async function filesBelow(folder: string): Promise<ListedFile[]> {
+/** All files of a folder, also those that links lead to. */
+export async function filesBelow(folder: string): Promise<ListedFile[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
   const files = await Promise.all(
     entries.map(async (entry) => {

@@ -107,7 +107,9 @@ describe('the catalogue', () => {
       [{ options: { slots: 1.5 } }, 'models[0].options.slots must be a number: whole'],
       [{ options: { maxQueueDepth: -1 } }, 'models[0].options.maxQueueDepth must be a number'],
       [{ options: { executionProvider: 'gpu' } }, 'executionProvider must be "cpu" or "cuda"'],
-      [{ options: { onnxFile: '../x' } }, 'onnxFile must be the name of a file without its folder'],
+      [{ options: { onnxFile: '../x' } }, 'onnxFile must be the name of a graph'],
+      [{ options: { onnxFile: 'onnx/../x' } }, 'onnxFile must be the name of a graph'],
+      [{ options: { onnxFile: '/x' } }, 'onnxFile must be the name of a graph'],
       [{ options: { constructor: 1 } }, 'models[0].options.constructor is not a known option'],
       [{ options: { maxImageTokens: 9 } }, 'only for models that read images'],
       [

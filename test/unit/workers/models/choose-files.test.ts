@@ -42,6 +42,63 @@ describe('of a source', () => {
       ['artifact.metadata', 'model.onnx', '1_Dense/model.safetensors'],
     ],
     [
+      'tensors in files of their own beside the graph',
+      [
+        ...[
+          'config.json',
+          'onnx/model.onnx',
+          'onnx/model.onnx_data',
+          'onnx/Constant_7_attr__value',
+        ],
+        ...['onnx/onnx__MatMul_3442', 'onnx/model.layers.0.mlp.up_proj.weight'],
+        ...['onnx/model_fp16.onnx_data', 'onnx/tokenizer.json', 'onnx/sentencepiece.bpe.model'],
+        ...['README.md', 'LICENSE', '.gitattributes', 'pytorch_model.bin'],
+      ],
+      {},
+      [
+        ...[
+          'config.json',
+          'onnx/model.onnx',
+          'onnx/model.onnx_data',
+          'onnx/Constant_7_attr__value',
+        ],
+        ...['onnx/onnx__MatMul_3442', 'onnx/model.layers.0.mlp.up_proj.weight'],
+      ],
+    ],
+    [
+      'no more than the graph where everything is in one folder',
+      [
+        ...['config.json', 'model.onnx', 'README.md', 'LICENSE', '.gitattributes', 'spiece.model'],
+        ...['pytorch_model.bin', 'model.safetensors', 'rust_model.ot', 'tf_model.h5'],
+      ],
+      {},
+      ['config.json', 'model.onnx'],
+    ],
+    [
+      'a graph by its path, beside the configuration of the whole source',
+      ['config.json', 'onnx/model.onnx', 'onnx/model_O3.onnx', 'onnx/config.json'],
+      { onnxFile: 'onnx/model_O3' },
+      ['config.json', 'onnx/model_O3.onnx'],
+    ],
+    [
+      'a graph by its path, with the nearest configuration',
+      [
+        ...['config.json', 'cpu/int4/genai_config.json', 'cpu/int4/model.onnx'],
+        ...['cpu/int4/model.onnx.data', 'cuda/int4/genai_config.json', 'cuda/int4/model.onnx'],
+      ],
+      { onnxFile: 'cuda/int4/model.onnx' },
+      ['cuda/int4/genai_config.json', 'cuda/int4/model.onnx'],
+    ],
+    [
+      'a voice by its path, with the settings of its name',
+      [
+        ...['voices.json', 'en/en_US/amy/low/en_US-amy-low.onnx', 'en/en_US/amy/low/MODEL_CARD'],
+        ...['en/en_US/amy/low/en_US-amy-low.onnx.json', 'de/de_DE/eva/x_low/de_DE-eva-x_low.onnx'],
+      ],
+      { onnxFile: 'en/en_US/amy/low/en_US-amy-low' },
+      ['en/en_US/amy/low/en_US-amy-low.onnx', 'en/en_US/amy/low/en_US-amy-low.onnx.json'],
+    ],
+    [
       'graphs that lie beside the configuration',
       ['config.json', 'model.onnx', 'decoder_model.onnx'],
       {},
