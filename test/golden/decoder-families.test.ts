@@ -48,6 +48,8 @@ const FAMILIES = [
   ['olmoe', 'rewritten'],
   ['smollm2', 'rewritten'],
   ['llama-external', 'rewritten'],
+  ['llama-opset-23', 'rewritten'],
+  ['qwen3-transformers', 'rewritten'],
   ['llama-in-place', 'in place'],
   ['qwen2-in-place', 'in place'],
   ['qwen3-in-place', 'in place'],

@@ -109,6 +109,21 @@ describe('a file of torch.onnx.export', () => {
   })
 })
 
+describe('a file of transformers', () => {
+  it('that takes one token in a run is refused with the setting that frees the length', async () => {
+    const folder = await changed('qwen3-transformers', 'model', ({ graph, ...model }) => {
+      const fixed = (value: GraphValue): GraphValue =>
+        /^(input_ids|position_ids)$/.test(value.name) ? { ...value, dims: ['batch', 1] } : value
+      return { ...model, graph: { ...graph, inputs: graph.inputs.map(fixed) } }
+    })
+    const options = { runtime, folder, onnxFile: 'changed', slots: 1 }
+    await expect(openTextEngine(options)).rejects.toMatchObject({
+      name: 'ModelLoadError',
+      message: expect.stringMatching(/not \[batch, 1\]; .*multi_token_decode=True/),
+    })
+  })
+})
+
 describe('a file without caches', () => {
   it.each(['logits', 'linear_14'])('is refused by that reason with the output %s', async (name) => {
     const folder = await changed('llama', 'model', (model) => {

@@ -223,9 +223,13 @@ function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
     const { axes, rank, wanted } = FREE_SHAPES[kind]
     if (dims.length === rank && axes.every((axis) => typeof dims[axis] === 'string')) continue
     const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
+    const isStepwise = kind === 'integers' && dims[1] === 1
+    const remedy = isStepwise
+      ? '; transformers exports any length with multi_token_decode=True'
+      : ''
     throw new ModelLoadError(
       file,
-      `${name} must be ${wanted} of any batch and length, not [${shape}]`,
+      `${name} must be ${wanted} of any batch and length, not [${shape}]${remedy}`,
     )
   }
 }

@@ -8,8 +8,11 @@ import { graphInside } from '#workers/models/inside-folder.ts'
 import { findNamedGraph, listGraphs, namesOfOthers } from '#workers/models/named-graph.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/** Files of a decoder in a folder of the Hugging Face layout, best first for processors. */
-const FILE_NAMES = ['model', 'decoder_model_merged'].flatMap((name) =>
+/**
+ * Files of a decoder in a folder of the Hugging Face layout, best first for processors; `decode` is
+ * what transformers 5 writes beside `prefill`, which is the same of a text's begin.
+ */
+const FILE_NAMES = ['model', 'decoder_model_merged', 'decode'].flatMap((name) =>
   WEIGHT_SUFFIXES.text.map((suffix) => `${name}${suffix}.onnx`),
 )
 

@@ -238,6 +238,7 @@ function rolesOf(
   const isPair = has('encoder_model')
   if (kind === 'embedding' && TOWER_ROLES.every(has)) return TOWER_ROLES
   if (!isPair && has('model')) return ['model']
+  if (has('prefill') && has('decode')) return ['decode']
   if (!has('decoder_model_merged')) return roles
   if (isPair) return ['encoder_model', 'decoder_model_merged']
   return ['decoder_model_merged', ...VISION_ROLES.filter(has)]

@@ -26,6 +26,8 @@ export interface Rotary {
   readonly key: string
   readonly cos: string
   readonly sin: string
+  /** Whether both tensors have a number for each pair of elements, not for each element. */
+  readonly isHalved: boolean
 }
 
 /** Finds every attention of a decoder; undefined when there is one that is not recognized. */
@@ -46,21 +48,38 @@ function findLayer(view: GraphView, pastKey: string): AttentionLayer | undefined
   const keys = findAppend(view, pastKey)
   const values = findAppend(view, pastValue)
   if (keys === undefined || values === undefined) return undefined
-  const scores = findProduct(view, keys.appended)
-  const weighted = findProduct(view, values.appended)
-  if (scores === undefined || weighted === undefined) return undefined
-  if (findProduct(view, scores.node.outputs[0] as string)?.node !== weighted.node) return undefined
+  const attended = findAttended(view, keys.appended, values.appended)
+  if (attended === undefined) return undefined
   const found = {
     pastKey,
     pastValue,
     presentKey: keys.present,
     presentValue: values.present,
-    query: unscaled(view, scores.other),
+    query: unscaled(view, attended.query),
     key: keys.added,
     value: values.added,
-    output: weighted.node.outputs[0] as string,
+    output: unguarded(view, attended.output),
   }
   return { ...found, rotary: findRotary(view, found) }
+}
+
+/** The query of keys and values, and what it gives: by two products, or by one operator. */
+function findAttended(
+  view: GraphView,
+  keys: string,
+  values: string,
+): { readonly query: string; readonly output: string } | undefined {
+  const [scores, weighted] = [findProduct(view, keys), findProduct(view, values)]
+  if (scores === undefined || weighted === undefined) return undefined
+  const [output] = weighted.node.outputs as [string]
+  if (scores.node.operator === 'Attention') {
+    const [query = '', key, value] = scores.node.inputs
+    const isOne = scores.node === weighted.node && scores.name === key && weighted.name === value
+    return isOne ? { query, output } : undefined
+  }
+  const query = scores.node.inputs.find((input) => input !== scores.name)
+  const after = findProduct(view, scores.node.outputs[0] as string)
+  return query !== undefined && after?.node === weighted.node ? { query, output } : undefined
 }
 
 /** Where new positions are appended to a cache. */
@@ -78,18 +97,18 @@ function findAppend(
   return view.source(first) === past ? { present, appended, added } : undefined
 }
 
-/** The only product of matrices that a tensor goes into, and its other factor. */
+/** The only product or attention that a tensor goes into, and the name under which it does. */
 function findProduct(
   view: GraphView,
   tensor: string,
-): { node: GraphNode; other: string } | undefined {
+): { node: GraphNode; name: string } | undefined {
   const products = new Map<GraphNode, string>()
   const seen = new Set<string>([tensor])
   const pending = [tensor]
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     for (const node of view.consumers(name)) {
       if (node.operator === 'Shape') continue
-      if (node.operator === 'MatMul') {
+      if (node.operator === 'MatMul' || node.operator === 'Attention') {
         products.set(node, name)
         continue
       }
@@ -100,8 +119,7 @@ function findProduct(
   }
   const [[node, name] = []] = products
   if (products.size !== 1 || node === undefined || name === undefined) return undefined
-  const other = node.inputs.find((input) => input !== name)
-  return other === undefined ? undefined : { node, other }
+  return { node, name }
 }
 
 const slice = (of: Pattern): Pattern => ({
@@ -132,6 +150,13 @@ const ROTARY: Pattern = {
   oneOf: [...ROTATIONS, { operator: 'Cast', inputs: [{ oneOf: ROTATIONS }] }],
 }
 
+/** The operator of the standard, on rotations of the tokens instead of tables by position. */
+const ROTARY_OPERATOR: Pattern = {
+  operator: 'RotaryEmbedding',
+  inputs: ['x', 'cos', 'sin'],
+  where: ({ domain, inputs }) => domain === '' && !inputs[3],
+}
+
 /** Operators that end the computation of a scale. */
 const OF_SCALES = ['Constant', 'Sqrt', 'Div', 'Pow', 'Reciprocal', 'Cast']
 
@@ -145,15 +170,24 @@ function unscaled(view: GraphView, tensor: string): string {
   return OF_SCALES.includes(operator) ? query : tensor
 }
 
+/** The output after zeros have taken the place of tokens that see none, as padding would be. */
+function unguarded(view: GraphView, output: string): string {
+  const [node, ...others] = view.consumers(output)
+  const isGuard = node?.operator === 'Where' && others.length === 0 && node.inputs[0] !== output
+  return isGuard ? (node.outputs[0] as string) : output
+}
+
 function findRotary(
   view: GraphView,
   { query, key }: { readonly query: string; readonly key: string },
 ): Rotary | undefined {
-  const ofKey = match(view, key, ROTARY)?.tensors
-  const ofQuery = match(view, query, ROTARY)?.tensors
+  const ofOperator = match(view, key, ROTARY_OPERATOR)?.tensors
+  const pattern = ofOperator === undefined ? ROTARY : ROTARY_OPERATOR
+  const ofKey = match(view, key, pattern)?.tensors
+  const ofQuery = match(view, query, pattern)?.tensors
   const get = (name: string): string | undefined => ofKey?.get(name)
   const [x, cos, sin] = [get('x'), get('cos'), get('sin')]
   const q = ofQuery?.get('x')
   if (x === undefined || cos === undefined || sin === undefined || q === undefined) return undefined
-  return { query: q, key: x, cos, sin }
+  return { query: q, key: x, cos, sin, isHalved: ofOperator !== undefined }
 }

@@ -1,6 +1,13 @@
 import { sorted, sourceOfTranspose, transposeOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
-import type { Constant, Graph, GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
+import {
+  type Constant,
+  type Graph,
+  type GraphNode,
+  type GraphValue,
+  type Model,
+  makeValue,
+} from '#workers/graph/model.ts'
 import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
@@ -56,7 +63,6 @@ export async function rewriteDecoder(
   { numHeads, contextLength }: DecoderShape,
 ): Promise<Model | undefined> {
   const view = new GraphView(model.graph)
-  if (!model.graph.inputs.some(({ name }) => name === 'attention_mask')) return undefined
   if (!model.opsets.some(({ domain, version }) => domain === '' && version >= OPSET_MIN)) {
     return undefined
   }
@@ -133,12 +139,15 @@ async function fitLayers(
 ): Promise<FittedLayer[] | undefined> {
   const view = new GraphView(model.graph)
   const { contextLength } = shape
-  const rotaries = layers.flatMap(({ rotary }) => (rotary ? [rotary] : []))
+  const kinds = layers.map((layer) => signatureOf(view, layer))
+  const rotaries = layers.flatMap(({ rotary }, at) => {
+    return rotary && kinds.indexOf(kinds[at] as string) === at ? [rotary] : []
+  })
   const tablesOf = await readRotationTables(context, model, { rotaries, contextLength, shape })
   const known = new Map<string, Pick<FittedLayer, 'settings' | 'tables'>>()
   const fits: FittedLayer[] = []
-  for (const layer of layers) {
-    const kind = signatureOf(view, layer)
+  for (const [at, layer] of layers.entries()) {
+    const kind = kinds[at] as string
     let fit = known.get(kind)
     if (fit === undefined) {
       const settings = await fitAttention(context, model, layer, shape)
@@ -192,14 +201,19 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
   const kept = graph.nodes.filter(({ outputs }) => !outputs.some((name) => replaced.has(name)))
   const grown = new Set(fits.flatMap(({ layer }) => [layer.presentKey, layer.presentValue]))
   const rotations = [...tables].flatMap(([table, names]) => tableConstants(table, names, type))
+  const hasMask = graph.inputs.some(({ name }) => name === MASK.name)
   const whole = {
     ...graph,
+    inputs: hasMask ? graph.inputs : [...graph.inputs, MASK],
     nodes: sorted([...kept, ...added]),
     constants: [...graph.constants, ...constants, ...shapes.values(), ...rotations],
     outputs: graph.outputs.map((value) => (grown.has(value.name) ? likeItsPast(value) : value)),
   }
   return withoutUnused(new GraphView(whole))
 }
+
+/** Graphs without padding have none; the lengths of rows follow from it. */
+const MASK = makeValue('attention_mask', 'int64', ['batch_size', 'total_length'])
 
 /** Past and present are one buffer, so that they have one length. */
 function likeItsPast(value: GraphValue): GraphValue {

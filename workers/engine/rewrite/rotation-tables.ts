@@ -23,14 +23,14 @@ export async function readRotationTables(
   const found = new Map<string, RotationTables>()
   // Positions of images differ by axis, so that their number alone says nothing.
   if (shape.positionAxes > 1) return found
-  for (const [key, { cos, sin }] of pairs) {
+  for (const [key, { cos, sin, isHalved }] of pairs) {
     const probe = await openProbe(context, model, { wanted: [cos, sin], boundary: {} })
     if (probe === undefined) continue
     try {
       const whole = await probe.run(emptyFeeds(shape, 0, contextLength))
       const later = await probe.run(emptyFeeds(shape, 5, 3))
       const [cosTable, sinTable] = whole.map((result, index) => {
-        return halfOf(result, contextLength, defined(later[index]))
+        return halfOf(result, contextLength, defined(later[index]), isHalved)
       })
       if (cosTable && sinTable) {
         found.set(key, { cos: cosTable, sin: sinTable, width: cosTable.length / contextLength })
@@ -48,19 +48,23 @@ export function keyOf({ cos, sin }: Rotary): string {
 }
 
 /**
- * The first half of each row, when the second is the same and three later rows are as in a chunk.
+ * The first half of each row, when the second is the same and three later rows are as in a chunk;
+ * all of a row that has no second half.
  */
 function halfOf(
   { values }: ProbeResult,
   rows: number,
   later: ProbeResult,
+  isHalved: boolean,
 ): Float32Array | undefined {
   const width = values.length / rows
-  if (!Number.isInteger(width / 2) || later.values.length !== 3 * width) return undefined
+  if (!Number.isInteger(width) || later.values.length !== 3 * width) return undefined
   const isSame = later.values.every((value, index) => {
     return Math.abs(value - defined(values[5 * width + index])) < 1e-6
   })
   if (!isSame) return undefined
+  if (isHalved) return values
+  if (width % 2 === 1) return undefined
   const half = width / 2
   const table = new Float32Array(rows * half)
   for (let row = 0; row < rows; row += 1) {

@@ -29,6 +29,7 @@ describe('the decoder file', () => {
     [['model.onnx'], {}, 'model.onnx'],
     [['phi3-cpu-int4.onnx', 'phi3-cpu-int4.onnx.data'], {}, 'phi3-cpu-int4.onnx'],
     [['onnx/decoder_model_merged.onnx'], {}, 'onnx/decoder_model_merged.onnx'],
+    [['prefill.onnx', 'prefill.onnx.data', 'decode.onnx', 'decode.onnx.data'], {}, 'decode.onnx'],
     [
       ['onnx/model_quantized.onnx', 'onnx/model_fp16.onnx'],
       { executionProvider: 'cuda' as const },

@@ -75,6 +75,12 @@ describe('of a source', () => {
       ['config.json', 'model.onnx'],
     ],
     [
+      'the graph of later runs where transformers wrote two',
+      ['config.json', 'decode.onnx', 'decode.onnx.data', 'prefill.onnx', 'prefill.onnx.data'],
+      {},
+      ['config.json', 'decode.onnx', 'decode.onnx.data'],
+    ],
+    [
       'a graph by its path, beside the configuration of the whole source',
       ['config.json', 'onnx/model.onnx', 'onnx/model_O3.onnx', 'onnx/config.json'],
       { onnxFile: 'onnx/model_O3' },
