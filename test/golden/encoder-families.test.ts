@@ -7,6 +7,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 
 import { openClassifier } from '#workers/embedding/classifier.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
+import { readLabels } from '#workers/embedding/labels.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -170,6 +171,15 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
     expect(first).toBeTypeOf('number')
     await expect(read(' ', undefined, false)).rejects.toMatchObject({ param: 'input' })
   })
+})
+
+// transformers 5.24: `config.save_pretrained` leaves out two labels without names.
+it.each([
+  [{}, ['LABEL_0', 'LABEL_1']],
+  [{ num_labels: 3 }, ['LABEL_0', 'LABEL_1', 'LABEL_2']],
+  [{ id2label: { 1: 'b', 0: 'a' } }, ['a', 'b']],
+])('a classifier with %j in config.json has the labels %j', (config, labels) => {
+  expect(readLabels(config).labels).toEqual(labels)
 })
 
 describe('a classifier that is refused when it is loaded', () => {

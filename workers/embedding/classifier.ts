@@ -37,7 +37,7 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
   const classifier = await openSequenceClassifier(options)
   return closeOnFailure(classifier, async () => {
     const { contextLength, tokenizer, files, labelCount } = classifier
-    const { labels = [], modelFile } = files
+    const { labels, modelFile } = files
     checkLabels(modelFile, labels, labelCount)
     const markers = findMarkers(tokenizer)
     if (markers.before.length + markers.after.length >= contextLength) {

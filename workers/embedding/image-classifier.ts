@@ -32,7 +32,7 @@ export async function openImageClassifier({
   const { folder } = options
   const modelFile = await findModelFile(folder, onnxFile)
   const own = readLabels(await readJson(folder, 'config.json'))
-  const { labels = [] } = own
+  const { labels } = own
   checkLabels(modelFile, labels, labels.length)
   const reading = { file: modelFile, outputs: ['logits'], width: labels.length }
   const tower = await openImageTower({ ...options, ...reading })

@@ -4,15 +4,17 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 /** What config.json says of the labels of a classifier. */
 export interface ModelLabels {
   /** In the order of the logits. */
-  readonly labels: readonly string[] | undefined
+  readonly labels: readonly string[]
   /** Whether several labels may hold at once. */
   readonly isMultiLabel: boolean
 }
 
 const LABELS_MAX = 1000
 const LABEL_CHARS_MAX = 200
+// transformers writes no labels into config.json where there are two without names.
+const LABEL_COUNT_UNSTATED = 2
 
-/** The labels of a configuration; numbered ones where it has only their count. */
+/** The labels of a configuration; numbered ones where it has only their count, or nothing. */
 export function readLabels(config: Readonly<Record<string, unknown>>): ModelLabels {
   return {
     labels: labelsOf(config),
@@ -22,13 +24,13 @@ export function readLabels(config: Readonly<Record<string, unknown>>): ModelLabe
 
 function labelsOf({
   id2label,
-  num_labels: count,
-}: Readonly<Record<string, unknown>>): readonly string[] | undefined {
+  num_labels: count = LABEL_COUNT_UNSTATED,
+}: Readonly<Record<string, unknown>>): readonly string[] {
   if (isRecord(id2label)) {
     const ids = Object.keys(id2label).toSorted((one, other) => Number(one) - Number(other))
     return ids.map((id) => String(id2label[id]))
   }
-  if (typeof count !== 'number' || !(count >= 1)) return undefined
+  if (typeof count !== 'number' || !(count >= 1)) return []
   // One more than may be, so that a longer list is refused.
   const length = Math.min(Math.floor(count), LABELS_MAX + 1)
   return Array.from({ length }, (_, id) => `LABEL_${id}`)
@@ -61,7 +63,7 @@ export function checkLabels(file: string, labels: readonly string[], logitCount:
 
 /** Makes probabilities of logits: together 1, unless several labels may hold at once. */
 export function activationOf({
-  labels = [],
+  labels,
   isMultiLabel,
 }: ModelLabels): (logits: readonly number[]) => readonly number[] {
   return isMultiLabel || labels.length === 1 ? (logits) => logits.map(sigmoid) : softmax

@@ -73,8 +73,8 @@ function labelCountOf({ file, outputs }: ModelSession, { labels }: EncoderFiles)
     throw new ModelLoadError(file, 'not a classifier of texts: it needs an output logits')
   }
   const width = logits.dims.length === 1 ? 1 : logits.dims.at(-1)
-  const count = typeof width === 'number' ? width : labels?.length
-  if (logits.dims.length <= 2 && count !== undefined && count > 0) return count
+  const count = typeof width === 'number' ? width : labels.length
+  if (logits.dims.length <= 2 && count > 0) return count
   throw new ModelLoadError(file, 'logits must be [batch, labels], with the labels in config.json')
 }
 
