@@ -1,6 +1,8 @@
 import { readdir } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+
 import { graphInside } from './inside-folder.ts'
 import { findNamedGraph } from './named-graph.ts'
 
@@ -14,7 +16,7 @@ export interface EncoderDecoderFiles {
 /**
  * The graphs below `onnx/` or in the folder itself; undefined when there are none. `onnxFile` names
  * the decoder, merged or first of two; its suffix applies to the other files too. Without it the
- * first of `suffixes` is taken that is there.
+ * first of `suffixes` is taken that is there. Throws `ModelLoadError` for a decoder without a cache.
  */
 export async function findEncoderDecoder(
   folder: string,
@@ -38,9 +40,14 @@ export async function findEncoderDecoder(
     const graph = (name: string) => graphInside(folder, join(place, name))
     const encoderFile = await graph(encoder)
     if (merged !== undefined) return { encoderFile, decoderFiles: [await graph(merged)] }
-    if (first !== undefined && later !== undefined) {
-      return { encoderFile, decoderFiles: [await graph(first), await graph(later)] }
+    if (first === undefined) continue
+    if (later === undefined) {
+      throw new ModelLoadError(
+        encoderFile,
+        `${first} has no cache, and there is no decoder_with_past_model.onnx beside it; export it with a task that ends with \`-with-past\``,
+      )
     }
+    return { encoderFile, decoderFiles: [await graph(first), await graph(later)] }
   }
   return undefined
 }

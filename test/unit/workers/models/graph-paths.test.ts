@@ -78,3 +78,11 @@ it('names the graphs that are there where the wanted one is not', async () => {
     'there is no onnx/model_O2 in onnx/ or beside config.json, only onnx/model_O3.onnx, onnx/model_O4',
   )
 })
+
+it('names the task that gives a decoder the cache that it lacks', async () => {
+  const names = ['encoder_model', 'decoder_model'].map((name) => `onnx/${name}.onnx`)
+  const folder = await folderOf(['config.json', ...names])
+  await expect(findEncoderDecoder(folder, { suffixes: ['_q4', ''] })).rejects.toThrow(
+    /decoder_model\.onnx has no cache.*-with-past/,
+  )
+})
