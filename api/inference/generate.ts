@@ -9,7 +9,12 @@ import { type AnswerHead, answerHeadOf, type Caller, callerOf } from '#api/v1/re
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
-import type { Candidate, CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
+import type {
+  Candidate,
+  CandidateDelta,
+  GenerateInput,
+  PromptLogprobs,
+} from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import type { StartReport, TokenUsage } from '#shared/contracts/reply.ts'
 import { CancelledError, type ServiceError } from '#shared/errors.ts'
@@ -56,6 +61,8 @@ export interface Generation<Answer> {
     readonly usage: TokenUsage
     /** Where the request asks for token ids. */
     readonly promptTokenIds?: readonly (readonly number[])[]
+    /** Where the request asks for them. */
+    readonly promptLogprobs?: readonly PromptLogprobs[]
     readonly dialect?: AnswerDialect
   }): Answer
   presenter(): StreamPresenter

@@ -69,6 +69,23 @@ const TOKEN_IDS = {
   items: { type: 'integer' },
   description: 'With `return_token_ids`.',
 }
+const PROMPT_LOGPROBS = {
+  type: 'array',
+  description:
+    'With `prompt_logprobs`: for each token of the prompt its log-probability and those of the likeliest tokens, by token id; null for the first.',
+  items: {
+    type: ['object', 'null'],
+    additionalProperties: {
+      type: 'object',
+      required: ['logprob', 'rank', 'decoded_token'],
+      properties: {
+        logprob: { type: 'number' },
+        rank: { type: 'integer' },
+        decoded_token: { type: 'string' },
+      },
+    },
+  },
+}
 const NUMBERS_OR_NULL = { type: 'array', items: { type: ['number', 'null'] } }
 
 /** The answer of `POST /v1/completions`. */
@@ -102,6 +119,7 @@ export const COMPLETION_RESPONSE = {
           finish_reason: { type: 'string', enum: ['stop', 'length'] },
           token_ids: TOKEN_IDS,
           prompt_token_ids: TOKEN_IDS,
+          prompt_logprobs: PROMPT_LOGPROBS,
         },
       },
     },
@@ -157,6 +175,7 @@ export const CHAT_RESPONSE = {
     created: { type: 'integer' },
     model: { type: 'string' },
     prompt_token_ids: TOKEN_IDS,
+    prompt_logprobs: PROMPT_LOGPROBS,
     choices: {
       type: 'array',
       items: {

@@ -65,6 +65,7 @@ const ALLOWED_MAX = 4096
 const BAD_WORDS_MAX = 128
 const WORD_LENGTH_MAX = 256
 const SALT_LENGTH_MAX = 256
+const PROMPT_LOGPROBS_MAX = 20
 
 /**
  * Request fields of other servers of this API that restrict or return tokens, and restrict caches.
@@ -95,6 +96,12 @@ const TOKEN_RULE_FIELDS = {
   return_tokens_as_token_ids: optionalBoolean({
     default: false,
     description: 'Name the tokens of log-probabilities `token_id:` and their id.',
+  }),
+  prompt_logprobs: optionalInteger({
+    minimum: 0,
+    maximum: PROMPT_LOGPROBS_MAX,
+    description:
+      'Return the log-probabilities of the tokens of the prompt, with this many alternatives each; not with `stream`.',
   }),
   cache_salt: optionalString({
     minLength: 1,
@@ -201,6 +208,20 @@ export const SAMPLING_FIELDS = {
 
 const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)
 type SamplingBody = Static<typeof SAMPLING_BODY>
+
+/**
+ * How many alternatives per token of the prompt are returned; empty where its log-probabilities are
+ * not asked for. Throws for a stream.
+ */
+export function promptLogprobs(body: SamplingBody): Pick<GenerateInput, 'promptLogprobs'> {
+  const { prompt_logprobs: count } = body
+  if (count === null || count === undefined) return {}
+  if (body.stream !== true) return { promptLogprobs: count }
+  throw failure.invalidRequest(
+    "The 'prompt_logprobs' parameter is not available when 'stream' is enabled.",
+    { param: 'prompt_logprobs', code: 'invalid_value' },
+  )
+}
 
 /** How the next token is chosen, with every default in place. */
 export function samplingParams(body: SamplingBody): SamplingParams {

@@ -204,6 +204,11 @@ export interface GenerateInput {
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */
   readonly echo: boolean
+  /**
+   * Also return the log-probabilities of the prompts' tokens, with this many alternatives per
+   * position; never of a stream.
+   */
+  readonly promptLogprobs?: number
   readonly responseFormat: ResponseFormat
   /** Whether deltas are sent as they are generated; otherwise only checkpoints are. */
   readonly stream: boolean
@@ -265,6 +270,20 @@ export interface TokenLogprob {
   }[]
 }
 
+/** A token that a prompt has or could have had at a position; the likeliest has rank 1. */
+export interface RankedToken {
+  readonly tokenId: number
+  readonly token: string
+  readonly logprob: number
+  readonly rank: number
+}
+
+/**
+ * For each token of a prompt the token itself and the likeliest others, best first; null for the
+ * first, which nothing precedes.
+ */
+export type PromptLogprobs = readonly (readonly RankedToken[] | null)[]
+
 /** The progress of one candidate since its last delta. */
 export interface CandidateDelta {
   readonly index: number
@@ -294,6 +313,8 @@ export type CompletionResult =
       readonly task: 'generate'
       readonly candidates: readonly Candidate[]
       readonly promptTokenIds?: readonly (readonly number[])[]
+      /** Of each prompt. */
+      readonly promptLogprobs?: readonly PromptLogprobs[]
       /** How the answers are written, where they answer a chat. */
       readonly dialect?: AnswerDialect
     }

@@ -204,6 +204,7 @@ describe('a model of many languages', () => {
       /this model translates/,
     ],
     [{ languages: { target: 'fr' }, echo: true, logprobs: 1 }, 'echo', /no log-probabilities/],
+    [{ languages: { target: 'fr' }, promptLogprobs: 0 }, 'prompt_logprobs', /no log-probabilities/],
   ])('refuses %j by the name %s', async (job, param, message) => {
     const { engine, text } = await open('nllb')
     const answered = runJob({ prompts: [asText('Hi')], ...job }, { engine, text })

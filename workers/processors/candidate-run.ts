@@ -5,6 +5,7 @@ import type {
   EndingRules,
   FinishReason,
   GenerateInput,
+  PromptLogprobs,
   ResumePoint,
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
@@ -19,7 +20,7 @@ import type {
   FollowingBudget,
   TokenConstraint,
 } from '../sampling/constraint/token-constraint.ts'
-import { scoreToken } from '../sampling/logprobs.ts'
+import { rankOf, scoreToken } from '../sampling/logprobs.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
 import { allowOnly, banRepetition, banSequences } from '../sampling/token-rules.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
@@ -29,8 +30,10 @@ import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
 import {
   namedById,
+  type PromptScore,
   presentLogprob,
   presentPromptLogprobs,
+  rankPrompt,
   type TokenScore,
 } from './token-logprobs.ts'
 
@@ -64,7 +67,9 @@ export class CandidateRun {
   readonly #endTokenIds: ReadonlySet<number>
   readonly #sampler: Sampler
   readonly #text: CandidateText
-  readonly #promptScores: (TokenScore | undefined)[] = []
+  readonly #promptScores: (PromptScore | undefined)[] = []
+  /** Alternatives of the prompt's tokens; undefined where their scores are not needed. */
+  readonly #promptAlternatives: number | undefined
   #hasEchoed: boolean
   #finishReason: FinishReason | undefined
   /** The token that ended the text, which is not part of it. */
@@ -76,6 +81,7 @@ export class CandidateRun {
     this.#options = options
     this.#resume = input.resume?.find((point) => point.index === index)
     this.#constraint = options.constraint?.create(options.followingBudget)
+    this.#promptAlternatives = promptAlternatives(input, index)
     this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,
@@ -121,7 +127,7 @@ export class CandidateRun {
     const earlierReason = this.#resume?.finishReason
     const isFull = this.tokenIds.length >= prompt.maxNewTokens
     const isOver = earlierReason !== undefined || this.#text.isComplete || isFull
-    const wantsPrompt = input.echo && input.logprobs !== null
+    const wantsPrompt = this.#promptAlternatives !== undefined
     const wantsReplayed = needsScores(input) && this.#resume !== undefined
     // A resumed stream has delivered its scores already, but for those of a text held back.
     const hasAll = earlierReason !== undefined || !this.#text.isHeldBack
@@ -152,6 +158,15 @@ export class CandidateRun {
       ...(logprobs !== undefined && { logprobs }),
       finishReason: this.#finishReason ?? 'stop',
     }
+  }
+
+  /** The scores of the prompt, where the request asks for them. */
+  promptLogprobs(): PromptLogprobs {
+    const { input, prompt, model } = this.#options
+    return rankPrompt(model.text.tokenizer.pieces, prompt.tokenIds, {
+      scores: this.#promptScores,
+      alternatives: input.promptLogprobs ?? 0,
+    })
   }
 
   async #runEngine(
@@ -226,7 +241,10 @@ export class CandidateRun {
     const alternatives = input.logprobs ?? 0
     const promptToken = prompt.tokenIds[next]
     if (promptToken !== undefined) {
-      if (input.echo) this.#promptScores[next] = scoreToken(logits, promptToken, alternatives)
+      const count = this.#promptAlternatives
+      if (count === undefined) return
+      const rank = rankOf(logits, promptToken)
+      this.#promptScores[next] = { ...scoreToken(logits, promptToken, count), rank }
       return
     }
     const order = next - prompt.tokenIds.length
@@ -257,7 +275,8 @@ export class CandidateRun {
     const { input, prompt, model } = this.#options
     if (!input.echo || input.logprobs === null) return undefined
     const { pieces } = model.text.tokenizer
-    return this.#named(presentPromptLogprobs(pieces, prompt, this.#promptScores))
+    const scored = { scores: this.#promptScores, alternatives: input.logprobs }
+    return this.#named(presentPromptLogprobs(pieces, prompt, scored))
   }
 
   #logprobs(): TokenLogprob[] | undefined {
@@ -356,6 +375,15 @@ function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): Readon
   const { stopTokenIds = [], ignoresEndOfText = false } = rules
   if (stopTokenIds.length === 0 && !ignoresEndOfText) return text.endTokenIds
   return new Set([...(ignoresEndOfText ? [] : text.endTokenIds), ...stopTokenIds])
+}
+
+/** The first candidate of each prompt scores it, unless all of them return it. */
+function promptAlternatives(input: GenerateInput, index: number): number | undefined {
+  const { echo, logprobs, promptLogprobs, bestOf } = input
+  const echoed = echo ? logprobs : null
+  const ranked = index % bestOf === 0 ? promptLogprobs : undefined
+  if (echoed === null && ranked === undefined) return undefined
+  return Math.max(echoed ?? 0, ranked ?? 0)
 }
 
 function needsScores(input: GenerateInput): boolean {

@@ -196,7 +196,7 @@ function dialectOf(
 function present(
   runs: readonly CandidateRun[],
   prompts: readonly PreparedPrompt[],
-  { n, bestOf }: GenerateInput,
+  { n, bestOf, promptLogprobs }: GenerateInput,
 ): CompletionResult {
   const candidates = prompts.flatMap((_, promptIndex) => {
     const own = runs.slice(promptIndex * bestOf, (promptIndex + 1) * bestOf)
@@ -205,7 +205,9 @@ function present(
       .slice(0, n)
       .map((run, k): Candidate => ({ ...run.present(), index: promptIndex * n + k }))
   })
-  return { task: 'generate', candidates }
+  if (promptLogprobs === undefined) return { task: 'generate', candidates }
+  const scored = prompts.map((_, index) => (runs[index * bestOf] as CandidateRun).promptLogprobs())
+  return { task: 'generate', candidates, promptLogprobs: scored }
 }
 
 /**

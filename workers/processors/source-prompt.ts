@@ -8,7 +8,7 @@ import { contextLengthExceeded, type PreparedPrompt, readPrompt } from './comple
 
 /** Refuses fields that the kind of model cannot follow. */
 export function checkSourceFields(model: CompletionModel, input: GenerateInput): void {
-  const { languages = {}, echo, logprobs } = input
+  const { languages = {} } = input
   const given = [
     ...(languages.source === undefined ? [] : ['source_language']),
     ...(languages.target === undefined ? [] : ['target_language']),
@@ -20,10 +20,20 @@ export function checkSourceFields(model: CompletionModel, input: GenerateInput):
       { param, code: 'unsupported_parameter' },
     )
   }
-  if (model.engine.decoderLength === undefined || !echo || logprobs === null) return
+  if (model.engine.decoderLength !== undefined) refusePromptScores(input)
+}
+
+function refusePromptScores({ echo, logprobs, promptLogprobs }: GenerateInput): void {
+  const asked = [
+    ...(promptLogprobs === undefined ? [] : [['prompt_logprobs', "'prompt_logprobs'"] as const]),
+    ...(echo && logprobs !== null ? [['echo', "'echo' together with 'logprobs'"] as const] : []),
+  ]
+  const [first] = asked
+  if (first === undefined) return
+  const [param, named] = first
   throw failure.invalidRequest(
-    "Unsupported parameter: 'echo' together with 'logprobs' is not supported with this model, whose prompts have no log-probabilities.",
-    { param: 'echo', code: 'unsupported_parameter' },
+    `Unsupported parameter: ${named} is not supported with this model, whose prompts have no log-probabilities.`,
+    { param, code: 'unsupported_parameter' },
   )
 }
 

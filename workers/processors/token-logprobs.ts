@@ -1,4 +1,4 @@
-import type { TokenLogprob } from '#shared/contracts/completion.ts'
+import type { PromptLogprobs, TokenLogprob } from '#shared/contracts/completion.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { ScoredToken } from '../sampling/logprobs.ts'
@@ -7,6 +7,12 @@ import type { ScoredToken } from '../sampling/logprobs.ts'
 export interface TokenScore {
   readonly logprob: number | null
   readonly top: readonly ScoredToken[]
+}
+
+/** A token of a prompt with its score, and its place among all tokens by likelihood. */
+export interface PromptScore extends TokenScore {
+  readonly logprob: number
+  readonly rank: number
 }
 
 /** A token with its score as it crosses the wire. */
@@ -25,15 +31,37 @@ export function presentLogprob(
 export function presentPromptLogprobs(
   pieces: TokenPieces,
   prompt: { readonly text: string; readonly tokenIds: readonly number[] },
-  scores: readonly (TokenScore | undefined)[],
+  scored: { readonly scores: readonly (TokenScore | undefined)[]; readonly alternatives: number },
 ): TokenLogprob[] {
   let hasBegun = false
   return prompt.tokenIds.map((tokenId, index) => {
     const own = hasBegun ? pieces.bytesOf(tokenId) : pieces.firstBytesOf(tokenId)
     const isAdded = index === 0 && pieces.isSpecial(tokenId) && !prompt.text.startsWith(textOf(own))
     hasBegun ||= !isAdded
-    const score = scores[index] ?? { logprob: null, top: [] }
+    const { logprob = null, top = [] } = scored.scores[index] ?? {}
+    const score = { logprob, top: top.slice(0, scored.alternatives) }
     return withBytes(isAdded ? new Uint8Array(0) : own, tokenId, pieces, score)
+  })
+}
+
+/** The scores of all tokens of a prompt, also of markers, with as many alternatives each. */
+export function rankPrompt(
+  pieces: TokenPieces,
+  tokenIds: readonly number[],
+  scored: { readonly scores: readonly (PromptScore | undefined)[]; readonly alternatives: number },
+): PromptLogprobs {
+  return tokenIds.map((tokenId, index) => {
+    const score = scored.scores[index]
+    if (score === undefined) return null
+    const { logprob, rank, top } = score
+    const others = top
+      .slice(0, scored.alternatives)
+      .map((other, at) => ({ ...other, rank: at + 1 }))
+    const own = { tokenId, logprob, rank }
+    return [own, ...others.filter((other) => other.tokenId !== tokenId)].map((one) => ({
+      ...one,
+      token: textOf(pieces.bytesOf(one.tokenId)),
+    }))
   })
 }
 

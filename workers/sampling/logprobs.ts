@@ -35,5 +35,13 @@ export function scoreToken(
   }
 }
 
+/** The place of a token among all by likelihood: 1 for the likeliest. */
+export function rankOf(logits: Float32Array, tokenId: number): number {
+  const own = logits[tokenId] as number
+  let rank = 1
+  for (const logit of logits) if (logit > own) rank += 1
+  return rank
+}
+
 /** JSON has no -Infinity; the API uses this value for an impossible token. */
 const LOGPROB_LOWEST = -9999

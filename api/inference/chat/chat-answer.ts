@@ -2,6 +2,7 @@ import { type AnswerParser, answerParser } from '#api/inference/answers/answer-p
 import {
   type AnswerHead,
   type PresentedUsage,
+  presentPromptLogprobs,
   presentUsage,
   returnedIds,
 } from '#api/inference/completions/completion-answer.ts'
@@ -15,6 +16,7 @@ import type {
   CandidateDelta,
   FinishReason,
   GenerateInput,
+  PromptLogprobs,
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -79,6 +81,7 @@ interface ChatAnswer {
     readonly token_ids?: readonly number[]
   }[]
   readonly prompt_token_ids?: readonly number[]
+  readonly prompt_logprobs?: ReturnType<typeof presentPromptLogprobs>['prompt_logprobs']
   readonly usage: PresentedUsage
   readonly service_tier: PriorityClass
   readonly system_fingerprint: string
@@ -92,6 +95,7 @@ export function presentChat(
     readonly candidates: readonly Candidate[]
     readonly usage: TokenUsage
     readonly promptTokenIds?: readonly (readonly number[])[]
+    readonly promptLogprobs?: readonly PromptLogprobs[]
     readonly dialect?: AnswerDialect
   },
 ): ChatAnswer {
@@ -126,6 +130,7 @@ export function presentChat(
         }
       }),
     ...(promptTokenIds !== undefined && { prompt_token_ids: promptTokenIds }),
+    ...presentPromptLogprobs(outcome.promptLogprobs?.[0]),
     usage: presentUsage(outcome.usage),
     service_tier: head.serviceTier,
     system_fingerprint: head.systemFingerprint,

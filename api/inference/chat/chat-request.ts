@@ -22,6 +22,7 @@ import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.
 import {
   endingRules,
   maxTokensOf,
+  promptLogprobs,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
@@ -149,6 +150,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     ...endingRules(body, { maxTokens, hasForm }),
     ...templateOptions(body, messages, guidanceOf(body)),
     ...tokenRules(body),
+    ...promptLogprobs(body),
     logprobs: logprobsOf(body),
     responseFormat,
     stream: body.stream ?? false,
@@ -172,6 +174,7 @@ interface Chat
     | 'cacheSalt'
     | 'returnsPromptTokens'
     | 'namesTokensById'
+    | 'promptLogprobs'
     | 'logprobs'
     | 'responseFormat'
     | 'stream'

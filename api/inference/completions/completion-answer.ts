@@ -1,4 +1,9 @@
-import type { Candidate, GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import type {
+  Candidate,
+  GenerateInput,
+  Prompt,
+  PromptLogprobs,
+} from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { type CompletionLogprobs, countCodePoints, LogprobsWriter } from './completion-logprobs.ts'
@@ -19,6 +24,14 @@ export interface PresentedUsage {
   readonly prompt_tokens_details: { readonly cached_tokens: number }
 }
 
+/** For each token of a prompt its log-probability and the likeliest ones, by token id. */
+type PresentedPromptLogprobs = readonly (Readonly<
+  Record<
+    string,
+    { readonly logprob: number; readonly rank: number; readonly decoded_token: string }
+  >
+> | null)[]
+
 interface CompletionChoice {
   readonly text: string
   readonly index: number
@@ -26,6 +39,7 @@ interface CompletionChoice {
   readonly finish_reason: 'stop' | 'length'
   readonly token_ids?: readonly number[]
   readonly prompt_token_ids?: readonly number[]
+  readonly prompt_logprobs?: PresentedPromptLogprobs
 }
 
 /** The answer to a completion request that is not a stream. */
@@ -47,6 +61,7 @@ export function presentCompletion(
     readonly candidates: readonly Candidate[]
     readonly usage: TokenUsage
     readonly promptTokenIds?: readonly (readonly number[])[]
+    readonly promptLogprobs?: readonly PromptLogprobs[]
   },
 ): CompletionAnswer {
   return {
@@ -69,6 +84,7 @@ export function presentCompletion(
           token_ids: returnedIds(candidate),
           prompt_token_ids: outcome.promptTokenIds[Math.floor(candidate.index / input.n)],
         }),
+        ...presentPromptLogprobs(outcome.promptLogprobs?.[Math.floor(candidate.index / input.n)]),
       })),
     usage: presentUsage(outcome.usage),
   }
@@ -80,6 +96,18 @@ export function returnedIds({
   endTokenId,
 }: Pick<Candidate, 'tokenIds' | 'endTokenId'>): readonly number[] {
   return endTokenId === undefined ? tokenIds : [...tokenIds, endTokenId]
+}
+
+/** Presents the log-probabilities of a prompt; empty where there are none. */
+export function presentPromptLogprobs(prompt: PromptLogprobs | undefined): {
+  readonly prompt_logprobs?: PresentedPromptLogprobs
+} {
+  if (prompt === undefined) return {}
+  const present = (tokens: NonNullable<PromptLogprobs[number]>) =>
+    Object.fromEntries(
+      tokens.map(({ tokenId, token, ...score }) => [tokenId, { ...score, decoded_token: token }]),
+    )
+  return { prompt_logprobs: prompt.map((tokens) => tokens && present(tokens)) }
 }
 
 /** Presents token counts. */

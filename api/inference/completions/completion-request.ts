@@ -7,6 +7,7 @@ import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.
 import {
   CANDIDATES_MAX,
   endingRules,
+  promptLogprobs,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
@@ -122,6 +123,7 @@ export function completionInput(body: CompletionBody): GenerateInput {
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
     ...tokenRules(body),
+    ...promptLogprobs(body),
     ...languagesOf(body),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
