@@ -52,11 +52,25 @@ export function presentBatch(row: BatchRow): object {
     cancelling_at: seconds(row.cancellingAt),
     cancelled_at: seconds(row.cancelledAt),
     request_counts: { total: row.total, completed: row.completed, failed: row.failed },
+    model: row.modelId,
+    usage: presentUsage(row),
     metadata: row.metadata,
     output_expires_after:
       row.outputRetentionSeconds === null
         ? null
         : { anchor: 'created_at', seconds: row.outputRetentionSeconds },
+  }
+}
+
+/** The tokens of the lines answered so far. */
+function presentUsage(row: BatchRow): object {
+  const { promptTokens, completionTokens, cachedTokens, reasoningTokens } = row
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
+    total_tokens: promptTokens + completionTokens,
   }
 }
 

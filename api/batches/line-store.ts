@@ -16,6 +16,7 @@ import {
 } from 'drizzle-orm'
 
 import type { SlotRoom } from '#api/v1/fair-slots.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, increased, numberUnder, secondsFromNow } from '#shared/db/expressions.ts'
 import type { BatchLineRow, BatchRow, BatchTables } from '#shared/db/schema/batches.ts'
@@ -28,8 +29,14 @@ import { lineContextOf } from './batch.ts'
 export type ClaimedLine = Pick<BatchLineRow, 'batchId' | 'line' | 'body' | 'attempts'> &
   Pick<BatchRow, 'organizationId' | 'endpoint' | 'modelIds' | 'apiKeyId' | 'userId'>
 
+/** What the answer of a line took; absent of a failed one. */
+export interface LineUse {
+  readonly modelId: string
+  readonly usage: TokenUsage
+}
+
 /** The outcome of a line. */
-export interface LineAnswer {
+export interface LineAnswer extends Partial<LineUse> {
   readonly requestId: string
   readonly statusCode: number
   /** JSON text. */
@@ -128,7 +135,7 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
         .returning({ batchId: lines.batchId, line: lines.line })
       return new Set(rows.map(lineName))
     },
-    async finish(line, leaseId, { requestId, statusCode, body }) {
+    async finish(line, leaseId, { requestId, statusCode, body, ...use }) {
       const answer = sealText(body, cipher, lineContextOf(line.batchId, line.line))
       const finished = db
         .update(lines)
@@ -140,7 +147,7 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
       const counted = await db
         .with(done)
         .update(batches)
-        .set({ [counter]: increased(batches[counter]) })
+        .set({ [counter]: increased(batches[counter]), ...used(batches, use) })
         .from(done)
         .where(eq(batches.id, done.batchId))
         .returning({ id: batches.id })
@@ -157,6 +164,19 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
     countOutcomes: (batchId) => countOutcomes(db, tables, batchId),
     read: (batchId, wantsGood) => read(db, tables, { batchId, wantsGood, cipher }),
     close: (batchId, leaseId, end) => close(db, tables, { batchId, leaseId, end }),
+  }
+}
+
+/** A batch bears the name of the model that answered first. */
+function used({ modelId, ...sums }: BatchTables['batches'], use: Partial<LineUse>) {
+  if (use.usage === undefined) return {}
+  const { promptTokens, completionTokens, cachedTokens, reasoningTokens = 0 } = use.usage
+  return {
+    modelId: sql`coalesce(${modelId}, ${use.modelId})`,
+    promptTokens: increased(sums.promptTokens, promptTokens),
+    completionTokens: increased(sums.completionTokens, completionTokens),
+    cachedTokens: increased(sums.cachedTokens, cachedTokens),
+    reasoningTokens: increased(sums.reasoningTokens, reasoningTokens),
   }
 }
 

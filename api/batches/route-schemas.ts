@@ -82,6 +82,25 @@ const BATCH = {
         failed: { type: 'integer' },
       },
     },
+    model: { ...STRING_OR_NULL, description: 'The model that answered first.' },
+    usage: {
+      type: 'object',
+      description: 'The tokens of the requests that are answered.',
+      required: ['input_tokens', 'output_tokens', 'total_tokens'],
+      properties: {
+        input_tokens: { type: 'integer' },
+        input_tokens_details: {
+          type: 'object',
+          properties: { cached_tokens: { type: 'integer' } },
+        },
+        output_tokens: { type: 'integer' },
+        output_tokens_details: {
+          type: 'object',
+          properties: { reasoning_tokens: { type: 'integer' } },
+        },
+        total_tokens: { type: 'integer' },
+      },
+    },
     metadata: { type: ['object', 'null'] },
     output_expires_after: {
       type: ['object', 'null'],

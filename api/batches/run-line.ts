@@ -4,9 +4,9 @@ import { type ErrorKind, failure, INTERNAL_MESSAGE, type ServiceError } from '#s
 import type { Logger } from '#shared/logger.ts'
 
 import { lineIdOf } from './batch.ts'
-import type { ClaimedLine, LineAnswer } from './line-store.ts'
+import type { ClaimedLine, LineAnswer, LineUse } from './line-store.ts'
 
-/** Answers one request as its endpoint would; a text is JSON already. Throws failures. */
+/** Answers one request as its endpoint would; a text body is JSON already. Throws failures. */
 export type Execute = (request: {
   readonly endpoint: string
   readonly body: unknown
@@ -17,7 +17,7 @@ export type Execute = (request: {
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
   readonly signal: AbortSignal
-}) => Promise<object | string>
+}) => Promise<{ readonly body: object | string } & LineUse>
 
 /** The next step for a line after a run. */
 type LineOutcome =
@@ -44,7 +44,7 @@ export async function runLine(
   // How many processes may die while they run the line; the line may not be the cause.
   if (line.attempts > ATTEMPTS_MAX) return failed(id, failure.internal(INTERNAL_MESSAGE))
   try {
-    const body = await execute({
+    const { body, ...use } = await execute({
       endpoint: line.endpoint,
       body: JSON.parse(line.body),
       organizationId: line.organizationId,
@@ -54,7 +54,7 @@ export async function runLine(
       userId: line.userId ?? undefined,
       signal,
     })
-    return answered(id, 200, body)
+    return answered({ requestId: id, statusCode: 200, ...use }, body)
   } catch (thrown) {
     if (signal.aborted) return { type: 'retry', delaySeconds: 0, isCounted: false }
     const error = normalizeError(thrown)
@@ -70,10 +70,10 @@ export async function runLine(
 }
 
 function failed(id: string, error: ServiceError): LineOutcome {
-  return answered(id, error.status, presentErrorBody(error))
+  return answered({ requestId: id, statusCode: error.status }, presentErrorBody(error))
 }
 
-function answered(requestId: string, statusCode: number, answer: object | string): LineOutcome {
+function answered(head: Omit<LineAnswer, 'body'>, answer: object | string): LineOutcome {
   const body = typeof answer === 'string' ? answer : JSON.stringify(answer)
-  return { type: 'answered', answer: { requestId, statusCode, body } }
+  return { type: 'answered', answer: { ...head, body } }
 }

@@ -6,6 +6,7 @@ import { validationFailure } from '#api/v1/validation-message.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { chatGeneration } from './chat/chat-completions.ts'
 import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
@@ -32,7 +33,7 @@ import {
 } from './embeddings/multi-vector.ts'
 import { invalidValue } from './field-schemas.ts'
 import type { Generation, Validated } from './generate.ts'
-import { getImageModel, inlineImages } from './images/image-answer.ts'
+import { aboutImages, getImageModel, inlineImages } from './images/image-answer.ts'
 import { commonInput, GENERATION_BODY, type GenerationBody } from './images/image-request.ts'
 import { messageGeneration } from './messages/messages.ts'
 import { MESSAGES_BODY, type MessagesBody } from './messages/messages-body.ts'
@@ -71,11 +72,15 @@ interface BatchableRequest {
   readonly signal: AbortSignal
 }
 
-/**
- * Answers a request as its endpoint does, with batch priority: an object, or its JSON text when
- * serializing it takes long. Throws failures.
- */
-type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
+/** The answer of a request, as JSON text when serializing it takes long. */
+interface BatchableAnswer {
+  readonly body: object | string
+  readonly modelId: string
+  readonly usage: TokenUsage
+}
+
+/** Answers a request as its endpoint does, with batch priority. Throws failures. */
+type ExecuteBatchable = (request: BatchableRequest) => Promise<BatchableAnswer>
 
 type Needs = Pick<
   InferenceServices,
@@ -197,7 +202,7 @@ async function runPlan(
   services: Needs,
   plan: Plan,
   { organizationId, signal, ...account }: Omit<BatchableRequest, 'endpoint' | 'body' | 'modelIds'>,
-): Promise<object | string> {
+): Promise<BatchableAnswer> {
   const events = services.submitter.submit({
     kind: plan.kind,
     model: plan.model,
@@ -212,7 +217,8 @@ async function runPlan(
     priorityClass: 'batch',
     signal,
   })
-  return plan.present(await collectResult(events))
+  const outcome = await collectResult(events)
+  return { body: await plan.present(outcome), modelId: plan.model.id, usage: outcome.usage }
 }
 
 function generationPlan(generation: Generation<object>): Plan {
@@ -325,7 +331,8 @@ async function imagePlan(services: Needs, { caller, body: anyBody }: Line): Prom
     async present({ result }) {
       if (!('imageKeys' in result)) throw new Error('images were answered with something else')
       const created = unixSeconds(services.clock.now())
-      return { created, data: await inlineImages(services, result.imageKeys) }
+      const data = await inlineImages(services, result.imageKeys)
+      return { created, data, ...aboutImages(body) }
     },
   }
 }

@@ -54,6 +54,10 @@ const USAGE = {
       type: 'object',
       properties: { cached_tokens: { type: 'integer' } },
     },
+    completion_tokens_details: {
+      type: 'object',
+      properties: { reasoning_tokens: { type: 'integer' } },
+    },
   },
 }
 

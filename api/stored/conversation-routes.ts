@@ -184,7 +184,7 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
     const { item_id: itemId } = request.params as Static<typeof ITEM_ID>
     const item = await conversations.findItem(id, itemId)
     if (item === undefined) throw noSuchItem(itemId)
-    return item
+    return presentItem(item)
   })
 
   const remove = described('deleteConversationItem', 'Delete an item', CONVERSATION, {
@@ -198,6 +198,14 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
   })
 }
 
+const WITH_STATUS = ['message', 'function_call', 'function_call_output']
+
+/** An item as clients read it: those that a client sent without a status are complete. */
+function presentItem(item: StoredItem): object {
+  if (typeof item.type !== 'string' || !WITH_STATUS.includes(item.type)) return item
+  return { status: 'completed', ...item }
+}
+
 /** A page of items as clients read it. */
 export function presentItems(page: {
   readonly items: readonly StoredItem[]
@@ -206,7 +214,7 @@ export function presentItems(page: {
   const { items, hasMore } = page
   return {
     object: 'list',
-    data: items,
+    data: items.map(presentItem),
     first_id: items[0]?.id ?? null,
     last_id: items.at(-1)?.id ?? null,
     has_more: hasMore,

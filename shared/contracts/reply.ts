@@ -11,6 +11,8 @@ import type { TrainingProgress } from './training.ts'
 export interface TokenUsage {
   readonly promptTokens: number
   readonly completionTokens: number
+  /** Tokens of answers that are reasoning, with the tags around it; 0 if absent. */
+  readonly reasoningTokens?: number
   /** Prompt tokens whose keys and values were already in the cache. */
   readonly cachedTokens: number
 }

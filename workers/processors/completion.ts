@@ -10,11 +10,17 @@ import type {
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
-import { ignoredHints, isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
+import {
+  findThinkingTags,
+  ignoredHints,
+  isTokenId,
+  unknownTokenId,
+} from '#workers/text/text-model.ts'
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { FollowingBudget } from '../sampling/constraint/token-constraint.ts'
+import { countThinking } from '../sampling/thinking-budget.ts'
 import { beginsInReasoning } from '../text/answer-dialect.ts'
 import { type CandidateOptions, CandidateRun } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
@@ -142,6 +148,7 @@ async function processGenerate(
   const usage: TokenUsage = {
     promptTokens,
     completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
+    ...countReasoning({ model, input, runs }, prompts),
     cachedTokens: countCached(runs, prompts, input.bestOf),
   }
   const result = {
@@ -224,6 +231,22 @@ function countCached(
     const least = Math.min(...own.map((run) => run.cachedTokens))
     return sum + Math.min(least, tokenIds.length)
   }, 0)
+}
+
+/** Tokens of the answers of chats that are reasoning; absent where the model never reasons. */
+function countReasoning(
+  job: Pick<CandidateOptions, 'model' | 'input'> & { readonly runs: readonly CandidateRun[] },
+  prompts: readonly PreparedPrompt[],
+): Pick<TokenUsage, 'reasoningTokens'> {
+  const { model, input, runs } = job
+  const isChat = input.prompts.some(({ form }) => form === 'chat')
+  const tags = isChat ? findThinkingTags(model.text) : undefined
+  if (tags === undefined) return {}
+  const counts = runs.map(({ tokenIds }, index) => {
+    const promptTokenIds = prompts[Math.floor(index / input.bestOf)]?.tokenIds ?? []
+    return countThinking({ tags, promptTokenIds }, tokenIds)
+  })
+  return { reasoningTokens: counts.reduce((sum, count) => sum + count, 0) }
 }
 
 function assertTokenIds({ sampling, ending, tokenRules }: GenerateInput, vocabSize: number): void {

@@ -2,32 +2,61 @@ import type { SequenceRule } from './sampler.ts'
 
 const PROMPT_TAIL = 8 // tokens; templates open the reasoning at the very end of the prompt
 
+interface Thinking {
+  /** `after` is the token that precedes the opening one, where that is a word by itself. */
+  readonly tags: { readonly open: number; readonly close: number; readonly after?: number }
+  readonly promptTokenIds: readonly number[]
+}
+
+/** Follows an answer in and out of its reasoning, which the prompt may have begun. */
+class ThinkingState {
+  isThinking: boolean
+  readonly #tags: Thinking['tags']
+  #previous: number | undefined
+
+  constructor({ tags, promptTokenIds }: Thinking) {
+    const tail = promptTokenIds.slice(-PROMPT_TAIL)
+    this.#tags = tags
+    this.#previous = tail.at(-1)
+    this.isThinking =
+      tags.after === undefined && tail.lastIndexOf(tags.open) > tail.lastIndexOf(tags.close)
+  }
+
+  /** Whether the token is a part of the reasoning, or one of the tags around it. */
+  accept(tokenId: number): 'tag' | 'reasoning' | 'answer' {
+    const { open, close, after } = this.#tags
+    const isOpening = tokenId === open && (after === undefined || this.#previous === after)
+    const isTag = isOpening || (tokenId === close && this.isThinking)
+    this.#previous = tokenId
+    if (isOpening) this.isThinking = true
+    else if (tokenId === close) this.isThinking = false
+    if (isTag) return 'tag'
+    return this.isThinking ? 'reasoning' : 'answer'
+  }
+}
+
+/** The tokens of an answer that are reasoning, with the tags around it. */
+export function countThinking(thinking: Thinking, tokenIds: readonly number[]): number {
+  const state = new ThinkingState(thinking)
+  return tokenIds.filter((tokenId) => state.accept(tokenId) !== 'answer').length
+}
+
 /**
  * Ends the reasoning of an answer after some tokens: then only the closing tag is allowed. A
  * grammar that forbids the tag is stronger.
  */
-export function limitThinking(options: {
-  /** `after` is the token that precedes the opening one, where that is a word by itself. */
-  readonly tags: { readonly open: number; readonly close: number; readonly after?: number }
-  readonly tokensMax: number
-  readonly promptTokenIds: readonly number[]
-}): SequenceRule {
-  const { open, close, after } = options.tags
-  const tail = options.promptTokenIds.slice(-PROMPT_TAIL)
-  let isThinking = after === undefined && tail.lastIndexOf(open) > tail.lastIndexOf(close)
+export function limitThinking(options: Thinking & { readonly tokensMax: number }): SequenceRule {
+  const { close } = options.tags
+  const state = new ThinkingState(options)
   let tokens = 0
-  let previous = tail.at(-1)
   return {
     accept(tokenId) {
-      const isOpening = tokenId === open && (after === undefined || previous === after)
-      previous = tokenId
-      if (isOpening) isThinking = true
-      else if (tokenId === close) isThinking = false
-      else if (isThinking) tokens += 1
+      if (state.accept(tokenId) === 'reasoning') tokens += 1
     },
     process(scores) {
       const score = scores[close] ?? Number.NEGATIVE_INFINITY
-      if (!isThinking || tokens < options.tokensMax || score === Number.NEGATIVE_INFINITY) return
+      if (!state.isThinking || tokens < options.tokensMax || score === Number.NEGATIVE_INFINITY)
+        return
       scores.fill(Number.NEGATIVE_INFINITY)
       scores[close] = score
     },

@@ -22,6 +22,7 @@ export interface PresentedUsage {
   readonly completion_tokens: number
   readonly total_tokens: number
   readonly prompt_tokens_details: { readonly cached_tokens: number }
+  readonly completion_tokens_details: { readonly reasoning_tokens: number }
 }
 
 /** For each token of a prompt its log-probability and the likeliest ones, by token id. */
@@ -117,6 +118,7 @@ export function presentUsage(usage: TokenUsage): PresentedUsage {
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens ?? 0 },
   }
 }
 

@@ -41,6 +41,8 @@ export const IMAGES_RESPONSE = {
         },
       },
     },
+    output_format: { type: 'string', enum: ['png', 'jpeg', 'webp'] },
+    usage: { type: 'object', description: 'Images are not counted in tokens.' },
   },
 }
 
@@ -116,7 +118,12 @@ export async function answerImages(
     (fields.response_format ?? defaultFormatOf(fields)) === 'b64_json'
       ? await inlineImages(services, imageKeys)
       : imageKeys.map((key) => ({ url: addressOf(request, services, { key, nowMs }) }))
-  return { created: unixSeconds(nowMs), data }
+  return { created: unixSeconds(nowMs), data, ...aboutImages(fields) }
+}
+
+/** What GPT Image models say of their images. */
+export function aboutImages({ output_format: format }: ImageFields): object {
+  return { output_format: format ?? 'png', usage: NO_TOKENS }
 }
 
 /** Clients of OpenAI's GPT Image models expect base64 without asking for it. */

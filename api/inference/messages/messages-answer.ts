@@ -58,12 +58,14 @@ function messageOf(
 }
 
 /** Tokens that were read from the cache are not part of `input_tokens`. */
-function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsage): object {
+function presentUsage(usage: TokenUsage): object {
+  const { promptTokens, completionTokens, cachedTokens, reasoningTokens = 0 } = usage
   return {
     input_tokens: promptTokens - cachedTokens,
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
+    output_tokens_details: { thinking_tokens: reasoningTokens },
     service_tier: 'standard',
   }
 }

@@ -57,6 +57,10 @@ const MESSAGE = {
         cache_creation_input_tokens: { type: 'integer' },
         cache_read_input_tokens: { type: 'integer' },
         output_tokens: { type: 'integer' },
+        output_tokens_details: {
+          type: 'object',
+          properties: { thinking_tokens: { type: 'integer' } },
+        },
         service_tier: { type: 'string' },
       },
     },

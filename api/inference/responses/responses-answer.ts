@@ -89,12 +89,13 @@ function presentTool(tool: ToolField): object {
 }
 
 /** The tokens of a response. */
-export function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsage): object {
+export function presentUsage(usage: TokenUsage): object {
+  const { promptTokens, completionTokens, cachedTokens, reasoningTokens = 0 } = usage
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
     output_tokens: completionTokens,
-    output_tokens_details: { reasoning_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,
   }
 }

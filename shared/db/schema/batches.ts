@@ -1,4 +1,5 @@
 import {
+  bigint,
   integer,
   jsonb,
   pgTableCreator,
@@ -13,6 +14,7 @@ import { organizationTables } from './organizations.ts'
 
 const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 const counter = (name: string) => integer(name).notNull().default(0)
+const sum = (name: string) => bigint(name, { mode: 'number' }).notNull().default(0)
 
 /** The states of a batch. */
 const BATCH_STATES = [
@@ -58,6 +60,12 @@ export function batchTables(namespace: string) {
     total: counter('total'),
     completed: counter('completed'),
     failed: counter('failed'),
+    /** That answered first. */
+    modelId: text('model_id'),
+    promptTokens: sum('prompt_tokens'),
+    completionTokens: sum('completion_tokens'),
+    cachedTokens: sum('cached_tokens'),
+    reasoningTokens: sum('reasoning_tokens'),
     createdAt: moment('created_at').notNull().defaultNow(),
     expiresAt: moment('expires_at').notNull(),
     inProgressAt: moment('in_progress_at'),

@@ -30,6 +30,12 @@ import { createDatabase } from '#test/support/services.ts'
 /** How much the organization of the tests may store. */
 export const STORAGE_BYTES_MAX = 2 ** 30
 
+/** The model and the tokens of each answered line. */
+export const LINE_USE = {
+  modelId: 'tiny-chat',
+  usage: { promptTokens: 5, completionTokens: 3, reasoningTokens: 1, cachedTokens: 2 },
+}
+
 /** Bytes of lines that it may have. */
 export const STORED_BYTES_MAX = 2 ** 24
 
@@ -40,7 +46,7 @@ export interface BatchService {
   readonly database: Database
   readonly store: ObjectStore
   /** What answers the requests of the batches; replaced by tests. */
-  execute: Execute
+  execute: (request: Parameters<Execute>[0]) => Promise<object | string>
   /** Another process that works at the batches. */
   startDriver(overrides?: Partial<DriverServices>): BatchDriver
   newKey(scopes: readonly string[] | null): Promise<string>
@@ -108,7 +114,7 @@ export async function openBatchService(): Promise<BatchService> {
         files,
         store,
         log,
-        execute: (request) => service.execute(request),
+        execute: async (request) => ({ body: await service.execute(request), ...LINE_USE }),
         ...overrides,
       }),
     newKey,

@@ -29,11 +29,21 @@ describe('a batch', () => {
       errors: null,
       metadata: { job: 'nightly' },
       request_counts: { total: 0, completed: 0, failed: 0 },
+      model: null,
+      usage: { input_tokens: 0, output_tokens: 0, total_tokens: 0 },
     })
     expect(created.expires_at).toBe(created.created_at + 24 * 3600)
     suite.start()
     const done = await reach(suite.client, created.id, 'completed')
     expect(done.request_counts).toEqual({ total: 3, completed: 2, failed: 1 })
+    expect(done.model).toBe('tiny-chat')
+    expect(done.usage).toEqual({
+      input_tokens: 10,
+      input_tokens_details: { cached_tokens: 4 },
+      output_tokens: 6,
+      output_tokens_details: { reasoning_tokens: 2 },
+      total_tokens: 16,
+    })
     for (const moment of [done.in_progress_at, done.finalizing_at, done.completed_at]) {
       expect(moment).toBeGreaterThanOrEqual(done.created_at)
     }

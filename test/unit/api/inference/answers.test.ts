@@ -54,6 +54,7 @@ describe('a plain answer', () => {
         completion_tokens: 4,
         total_tokens: 9,
         prompt_tokens_details: { cached_tokens: 2 },
+        completion_tokens_details: { reasoning_tokens: 0 },
       },
     })
     expect(response.headers).toMatchObject({

@@ -63,12 +63,13 @@ function open(
     log: SILENT,
     checkQuota,
   })
+  const uses: object[] = []
   const run = async (
     endpoint: string,
     body: object,
     modelIds: readonly string[] | null = null,
   ): Promise<object> => {
-    const answer = await execute({
+    const { body: answer, ...use } = await execute({
       endpoint,
       body,
       organizationId: 'org-a',
@@ -78,9 +79,10 @@ function open(
       userId: undefined,
       signal: new AbortController().signal,
     })
+    uses.push(use)
     return typeof answer === 'string' ? JSON.parse(answer) : answer
   }
-  return { submitter, run }
+  return { submitter, run, uses }
 }
 
 const MESSAGES = [{ role: 'user', content: 'Hi' }]
@@ -94,8 +96,12 @@ describe('a request of a batch', () => {
     ['/v1/rerank', { model: 'tiny-rerank', query: 'a', documents: ['b', 'c'] }, 'list'],
     ['/v1/classify', { model: 'judge', input: 'a' }, 'list'],
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
-    const { submitter, run } = open()
+    const { submitter, run, uses } = open()
     expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
+    const modelId = submitter.requests[0]?.model.id
+    expect(uses).toEqual([
+      { modelId, usage: expect.objectContaining({ cachedTokens: expect.any(Number) }) },
+    ])
     const account = { requestId: 'batch_1:7', usageId: 'batch_1:7', apiKeyId: 'key_1' }
     expect(submitter.requests).toMatchObject([
       { priorityClass: 'batch', organizationId: 'org-a', account },

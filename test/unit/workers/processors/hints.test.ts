@@ -36,11 +36,11 @@ async function run(hints: readonly Hint[], answering: TextModel, input?: Partial
     return own
   })
   const prompts = [{ form: 'tokenIds' as const, tokenIds: [5, 6, 7] }]
-  const { result, ignored } = await runJob(
+  const { result, ignored, usage } = await runJob(
     { prompts, hints, maxTokens: 12, ...input },
     { engine, text: answering },
   )
-  return { tokenIds: result.candidates[0]?.tokenIds ?? [], ignored }
+  return { tokenIds: result.candidates[0]?.tokenIds ?? [], ignored, usage }
 }
 
 const budget = (max: number | null, variables: readonly string[] = []): Hint => ({
@@ -77,6 +77,19 @@ describe('a hint', () => {
     expect(tokenIds[0]).toBe(OPEN)
     expect(tokenIds.indexOf(CLOSE)).toBe(closesAt)
     expect(tokenIds).toHaveLength(12)
+  })
+
+  it('counts the reasoning of a chat in its usage, with the tags', async () => {
+    const chat = [{ form: 'chat' as const, messages: [{ role: 'user' as const, content: 'Hi' }] }]
+    const reasoning = model([], true)
+    // The fixture answers with the tag behind one of its prompts alone.
+    const opened = {
+      ...reasoning,
+      tokenizer: { ...reasoning.tokenizer, encode: () => [5, OPEN, 6] },
+    }
+    const { tokenIds, usage } = await run([budget(3)], opened, { prompts: chat })
+    expect(usage.reasoningTokens).toBe(tokenIds.indexOf(CLOSE) + 1)
+    expect((await run([budget(3)], reasoning)).usage).not.toHaveProperty('reasoningTokens')
   })
 
   it('limits reasoning that the prompt has opened, and counts what another worker wrote', async () => {
