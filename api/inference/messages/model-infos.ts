@@ -15,6 +15,7 @@ export function presentModelInfo(
     id: model.id,
     display_name: model.id,
     created_at: new Date(model.created * 1000).toISOString(),
+    lifecycle: 'active',
     max_input_tokens: contextLength,
     max_tokens: contextLength,
   }
