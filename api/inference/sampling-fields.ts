@@ -14,6 +14,7 @@ import { mapOf, nullable } from '#shared/schemas.ts'
 
 import {
   fixed,
+  ineffective,
   invalidValue,
   optionalBoolean,
   optionalInteger,
@@ -203,6 +204,9 @@ export const SAMPLING_FIELDS = {
   }),
   ...ENDING_FIELDS,
   ...TOKEN_RULE_FIELDS,
+  // Of other servers. Without them here, they would be a wrong `top_p` and a wrong `model`.
+  top_a: ineffective({ type: ['number', 'null'] }, [0]),
+  mode: ineffective({ type: ['string', 'null'] }),
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
 

@@ -52,6 +52,7 @@ it.each<[string, object, string]>([
 
 it.each<[string, object, string]>([
   ['/v1/chat/completions', { ...CHAT, models: ['a', 'b'] }, 'models, input'],
+  ['/v1/chat/completions', { ...CHAT, top_a: 0.2, mode: 'instruct' }, 'top_a, mode, input'],
   [
     '/v1/responses',
     { include: ['reasoning.encrypted_content', 'web_search_call.results'], top_logprobs: 2 },
