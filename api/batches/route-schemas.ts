@@ -82,7 +82,7 @@ const BATCH = {
         failed: { type: 'integer' },
       },
     },
-    model: { ...STRING_OR_NULL, description: 'The model that answered first.' },
+    model: { ...NULLABLE_STRING, description: 'The model that answered first.' },
     usage: {
       type: 'object',
       description: 'The tokens of the requests that are answered.',
