@@ -1,20 +1,21 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
 const IMPORTED = /(?:from|import)\s*\(?\s*'([#.][^']+)'/g
 
 /**
  * Tests that import a file: those whose paths share most words with its own first, then by the
- * number of imports between. Paths are relative to the root. Tests that start the product as
- * processes of its own import it too, and do not see the change.
+ * number of imports between. The words of the file's name count twice. Paths are relative to the
+ * root. Tests that start the product as processes of its own import it too, and do not see the
+ * change.
  */
 export function relatedTests(root: string, file: string, max: number): string[] {
-  const words = wordsOf(file)
+  const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, '.ts'))]
   return globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
     .map((test) => ({
       test,
       distance: distanceOf(root, test, file),
-      shared: [...wordsOf(test)].filter((word) => words.has(word)).length,
+      shared: sharedBy(wordsOf(test), words) + sharedBy(wordsOf(basename(test)), nameWords),
     }))
     .filter(({ distance }) => distance !== undefined)
     .sort((a, b) => {
@@ -23,6 +24,10 @@ export function relatedTests(root: string, file: string, max: number): string[] 
     })
     .slice(0, max)
     .map(({ test }) => test)
+}
+
+function sharedBy(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
+  return [...one].filter((word) => other.has(word)).length
 }
 
 /** The words of a path, such as those of `api/limits/limit-store.ts`, in the singular. */

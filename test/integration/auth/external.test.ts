@@ -263,9 +263,14 @@ describe('linking by hand', () => {
     const owner = await userOf((await dance(visitor('gh-20', email))).fragment)
     expect(owner).toMatchObject({ email, identities: [{ id: 'gh-20' }] })
     expect(owner.id).not.toBe(other.id)
-    const { access_token: third } = await signedInUser(server)
+    const { access_token: third, user: losing } = await signedInUser(server)
     await link(third, visitor('g-21', newEmail('claimed'), { isVerified: false }))
+    const recover = { email: (losing as { email: string }).email }
+    await server.call({ method: 'POST', path: '/recover', body: recover })
+    const { tokenHash } = server.lastMail(recover.email).variables
     expect((await unlink(third, await identityOf(third, 'email'))).status).toBe(200)
+    const late = await server.call({ path: `/verify?type=recovery&token=${tokenHash}` })
+    expect(late.location).toContain('error_code=otp_expired')
     const { body } = await server.call({ path: '/user', bearer: third })
     expect(body).toMatchObject({ email: '', identities: [{ id: 'g-21' }] })
     expect(body).not.toHaveProperty('email_confirmed_at')
