@@ -20,6 +20,9 @@ const UNCOUNTED_BYTES_MAX = 64 * 1024
 // Of one piece of FFmpeg's memory, more than a whole upload takes: samples that last seconds each
 // would grow to hundreds of megabytes at the rate of the models.
 const PIECE_BYTES_MAX = 32 * 1024 ** 2
+// Of FFmpeg's memory together: it reserves an entry for each sample that a file claims to have, and
+// a claim of a million samples takes a few hundred bytes of a file.
+const DATA_BYTES_MAX = 512 * 1024 ** 2
 // Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which
 // name other files of this machine.
 const CONTAINERS =
@@ -44,7 +47,7 @@ export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenera
  * neither. All are stopped when they deliver nothing for 20 s.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
-  const hasFfmpeg = await runs('ffmpeg', ['-version'])
+  const hasFfmpeg = await runsFfmpeg()
   const source = hasFfmpeg ? ffmpegSamples : threadSamples
   return {
     decode: (path, options) => limited(path, source, options),
@@ -94,7 +97,8 @@ async function* ffmpegSamples(
   { secondsMax, signal }: DecodeOptions,
 ): AsyncGenerator<Float32Array> {
   const output = ['-vn', '-sn', '-dn', '-ac', '1', '-ar', String(SAMPLE_RATE), '-f', 'f32le']
-  const child = spawn('ffmpeg', [...readingSound(path), ...output, '-threads', '1', 'pipe:1'], {
+  const call = ffmpeg([...readingSound(path), ...output, '-threads', '1', 'pipe:1'])
+  const child = spawn(...call, {
     stdio: ['ignore', 'pipe', 'pipe'],
     signal,
     killSignal: 'SIGKILL',
@@ -126,6 +130,14 @@ async function* ffmpegSamples(
   }
 }
 
+/** The call of FFmpeg with a limit of its memory, which a shell sets where there is one. */
+function ffmpeg(args: readonly string[]): [command: string, args: readonly string[]] {
+  if (process.platform === 'win32') return ['ffmpeg', args]
+  // A lower limit of the system stays.
+  const script = `ulimit -d ${DATA_BYTES_MAX / 1024} 2>/dev/null; exec ffmpeg "$@"`
+  return ['/bin/sh', ['-c', script, 'ffmpeg', ...args]]
+}
+
 function readingSound(path: string): string[] {
   return ['-nostdin', '-hide_banner', '-nostats', '-max_alloc', String(PIECE_BYTES_MAX)].concat(
     ['-protocol_whitelist', 'file', '-format_whitelist', CONTAINERS],
@@ -141,11 +153,12 @@ function readingSound(path: string): string[] {
 async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): Promise<void> {
   const { size } = await stat(path)
   if (size < UNCOUNTED_BYTES_MAX) return
-  const child = spawn(
-    'ffmpeg',
-    [...readingSound(path), '-c', 'copy', '-f', 'null', '-progress', 'pipe:1', '-'],
-    { stdio: ['ignore', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
-  )
+  const counting = ['-c', 'copy', '-f', 'null', '-progress', 'pipe:1', '-']
+  const child = spawn(...ffmpeg([...readingSound(path), ...counting]), {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    signal,
+    killSignal: 'SIGKILL',
+  })
   const exit = once(child, 'close')
   // A recording without a packet count is limited while it is decoded.
   exit.catch(() => {})
@@ -240,8 +253,8 @@ function oggRate(identification: Buffer): number {
   return name.startsWith('\u0001vorbis') ? identification.readUInt32LE(12) : 0
 }
 
-async function runs(command: string, args: readonly string[]): Promise<boolean> {
-  const child = spawn(command, args, { stdio: 'ignore', timeout: PROBE_TIMEOUT_MS })
+async function runsFfmpeg(): Promise<boolean> {
+  const child = spawn(...ffmpeg(['-version']), { stdio: 'ignore', timeout: PROBE_TIMEOUT_MS })
   const [code] = (await once(child, 'close').catch(() => [null])) as [number | null]
   return code === 0
 }

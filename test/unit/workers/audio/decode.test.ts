@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -45,6 +45,16 @@ it.each(['en-long.flac', 'en-1.wav'])(
     expect(await listen(join(CLIPS, file), slowly).finally(() => vi.useRealTimers())).toBe(whole)
   },
 )
+
+it('limits the memory of FFmpeg', async ({ skip }) => {
+  if (process.platform !== 'linux') skip('only Linux holds processes to it')
+  // A recording of a few kilobytes can claim so many samples that their index takes gigabytes.
+  const script = `#!/bin/sh\nulimit -d > '${folder}/limit'\n`
+  await writeFile(join(folder, 'ffmpeg'), script, { mode: 0o700 })
+  vi.stubEnv('PATH', folder)
+  await findAudioDecoder().finally(() => vi.unstubAllEnvs())
+  expect(Number(await readFile(join(folder, 'limit'), 'utf8'))).toBeLessThanOrEqual(512 * 1024)
+})
 
 it('refuses a recording that is too long before decoding it, stated or not', async () => {
   // Silence in frames of eleven bytes, each of which says that it lasts 4,096 samples.
