@@ -1,5 +1,10 @@
 /** Chunks of a PNG that change how its pixels look, besides the critical ones. */
 const KEPT_CHUNKS = new Set('tRNS gAMA cHRM sRGB iCCP cICP sBIT bKGD pHYs eXIf'.split(' '))
+/**
+ * Pixels of one side of an image. Decoders and resizers work line by line: nine million lines of
+ * one pixel take them as long as a hundred images with as many pixels in a square.
+ */
+export const IMAGE_SIDE_MAX = 32_768
 /** Encoders write some thousand. */
 const CHUNKS_MAX = 100_000
 /** Encoders write a dozen. */

@@ -6,6 +6,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ImageLimits } from '#shared/config/inference.ts'
 import type { MessageImage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { IMAGE_SIDE_MAX } from '#shared/image-bytes.ts'
 import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
@@ -250,10 +251,11 @@ async function check(bytes: Buffer, path: string): Promise<void> {
   const { width = 0, height = 0 } = await readHeader(bytes, () => {
     return refusal(path, 'The image could not be read.', 'invalid_image')
   })
-  if (width * height > 0 && width * height <= PIXELS_MAX) return
+  const isBounded = width * height <= PIXELS_MAX && Math.max(width, height) <= IMAGE_SIDE_MAX
+  if (width * height > 0 && isBounded) return
   throw refusal(
     path,
-    `The image has ${width}×${height} pixels; at most ${PIXELS_MAX} are allowed.`,
+    `The image has ${width}×${height} pixels; at most ${PIXELS_MAX} are allowed, ${IMAGE_SIDE_MAX} on one side.`,
     'image_too_large',
   )
 }

@@ -2,7 +2,7 @@ import sharp, { type Metadata, type Sharp } from 'sharp'
 
 import type { ImageFormat } from '#shared/contracts/image.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { boundImage } from '#shared/image-bytes.ts'
+import { boundImage, IMAGE_SIDE_MAX } from '#shared/image-bytes.ts'
 import { restrictImageDecoders } from '#shared/image-decoders.ts'
 
 import type { ImageSize, Pixels, RedrawMask } from './pixels.ts'
@@ -47,9 +47,9 @@ export async function openImage(
   const bytes = readBytes(file, param, formats)
   // Rotated upright by the orientation in its header.
   const { width, height } = (await readHeader(bytes, param, formats)).autoOrient
-  if (width * height > PIXELS_MAX) {
+  if (width * height > PIXELS_MAX || Math.max(width, height) > IMAGE_SIDE_MAX) {
     throw failure.invalidRequest(
-      `The ${param} has ${width}×${height} pixels, more than the ${PIXELS_MAX} that are allowed.`,
+      `The ${param} has ${width}×${height} pixels; at most ${PIXELS_MAX} are allowed, ${IMAGE_SIDE_MAX} on one side.`,
       { param, code: 'image_too_large' },
     )
   }

@@ -170,12 +170,20 @@ describe('images of a request', () => {
   const bomb = Buffer.from(PNG)
   bomb.writeUInt32BE(60_000, 16)
   bomb.writeUInt32BE(60_000, 20)
+  const thread = Buffer.from(PNG)
+  thread.writeUInt32BE(1, 16)
+  thread.writeUInt32BE(9_000_000, 20)
   it.each<[string, object[], string]>([
     ['no image', [imageUrl('data:image/png;base64,AAAA')], 'invalid_image_format'],
     ['SVG', [imageUrl(`data:image/svg+xml;base64,${svg}`)], 'invalid_image_format'],
     [
       'a pixel bomb',
       [imageUrl(`data:image/png;base64,${bomb.toString('base64')}`)],
+      'image_too_large',
+    ],
+    [
+      'nine million lines of one pixel',
+      [imageUrl(`data:image/png;base64,${thread.toString('base64')}`)],
       'image_too_large',
     ],
     ['a data URL without base64', [imageUrl('data:image/png,x')], 'invalid_image_url'],

@@ -21,6 +21,7 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
     'a GIF of 60,000 × 60,000 pixels',
     () => Buffer.from('GIF89a\x60\xea\x60\xea\x80\0\0', 'latin1'),
   ],
+  ['a PNG of nine million lines of one pixel', () => pngOfLines(9_000_000)],
   ['a WebP cut off in the middle', async () => (await plain().webp().toBuffer()).subarray(0, 60)],
   ['an animated WebP', movingWebp],
 ])('reads or refuses %s in bounded time and memory', { timeout: 60_000 }, async (_name, make) => {
@@ -28,7 +29,11 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
   const before = { rss: process.memoryUsage.rss(), at: performance.now() }
   const size = { width: 64, height: 64 }
   const colours = await openImage(bytes, 'image')
-    .then((image) => image.coloursAt(size))
+    .then(async (image) => {
+      // What vision models read.
+      await image.colours()
+      return image.coloursAt(size)
+    })
     .catch((error: unknown) => {
       expect(error).toMatchObject({ kind: 'invalidRequest', param: 'image' })
       return undefined
@@ -63,25 +68,39 @@ function png({
   count?: number
   size?: number
 }): Buffer {
-  const chunk = (name: string, body: Buffer): Buffer => {
-    const named = Buffer.concat([Buffer.from(name), body])
-    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
-    length.writeUInt32BE(body.length)
-    sum.writeUInt32BE(crc32(named))
-    return Buffer.concat([length, named, sum])
-  }
-  const header = Buffer.alloc(13)
-  header.writeUInt32BE(8, 0)
-  header.writeUInt32BE(8, 4)
-  header.set([8, 2], 8)
   const bomb = Buffer.concat([Buffer.from(prefix), deflateSync(Buffer.alloc(size))])
+  const bombs = Array.from({ length: count }, () => chunk(type, bomb))
+  return pngOf({ width: 8, height: 8, colours: 2 }, bombs)
+}
+
+function pngOfLines(height: number): Buffer {
+  return pngOf({ width: 1, height, colours: 0 }, [])
+}
+
+/** A black PNG, grey or of three colours, with chunks before its pixels. */
+function pngOf(
+  { width, height, colours }: { width: number; height: number; colours: 0 | 2 },
+  chunks: readonly Buffer[],
+): Buffer {
+  const header = Buffer.alloc(13)
+  header.writeUInt32BE(width, 0)
+  header.writeUInt32BE(height, 4)
+  header.set([8, colours], 8)
   return Buffer.concat([
     Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'),
     chunk('IHDR', header),
-    ...Array.from({ length: count }, () => chunk(type, bomb)),
-    chunk('IDAT', deflateSync(Buffer.alloc((8 * 3 + 1) * 8))),
+    ...chunks,
+    chunk('IDAT', deflateSync(Buffer.alloc((width * (colours + 1) + 1) * height))),
     chunk('IEND', Buffer.alloc(0)),
   ])
+}
+
+function chunk(name: string, body: Buffer): Buffer {
+  const named = Buffer.concat([Buffer.from(name), body])
+  const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+  length.writeUInt32BE(body.length)
+  sum.writeUInt32BE(crc32(named))
+  return Buffer.concat([length, named, sum])
 }
 
 function svg(body: string): string {
