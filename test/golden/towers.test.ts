@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
@@ -7,6 +8,10 @@ import { defined } from '#shared/json.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openImageTower } from '#workers/embedding/image-tower.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
+import { renameTensors } from '#workers/graph/extract.ts'
+import { makeNode, makeValue } from '#workers/graph/model.ts'
+import { readModelFile } from '#workers/graph/read-model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
 import { openImage } from '#workers/image/image-file.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { pixelValues } from '#workers/vision/pixel-values.ts'
@@ -26,7 +31,11 @@ const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8
 const FILES = (read('vision-images.json') as string[]).map((file) => Buffer.from(file, 'base64'))
 const { signal } = new AbortController()
 const runtime = openRuntime()
-afterAll(() => runtime.close())
+const folders: string[] = []
+afterAll(async () => {
+  await runtime.close()
+  for (const folder of folders) rmSync(folder, { recursive: true })
+})
 
 function expectClose(vectors: readonly Float32Array[], references: Golden['textEmbeddings']): void {
   expect(vectors).toHaveLength(references.length)
@@ -38,15 +47,51 @@ function expectClose(vectors: readonly Float32Array[], references: Golden['textE
   }
 }
 
+/** A copy of a model with both towers in one graph, beside similarities that need both. */
+async function withJointTowers(name: string): Promise<string> {
+  const folder = join(mkdtempSync(join(tmpdir(), 'millrace-towers-')), name)
+  folders.push(dirname(folder))
+  cpSync(join(MODELS, name), folder, { recursive: true })
+  // Weights stay in the files of the two graphs.
+  const open = (tower: string) => readModelFile(join(folder, `onnx/${tower}_model.onnx`))
+  const [text, vision] = [await open('text'), await open('vision')]
+  const inner = [
+    ...vision.graph.nodes.flatMap(({ outputs }) => outputs),
+    ...vision.graph.constants.map((constant) => constant.name),
+  ].filter((tensor) => tensor !== 'image_embeds')
+  const names = new Map(inner.map((tensor) => [tensor, `vision/${tensor}`]))
+  const images = defined(renameTensors(vision.graph, names))
+  const graph = {
+    ...text.graph,
+    nodes: [
+      ...text.graph.nodes,
+      ...images.nodes,
+      makeNode('Transpose', ['image_embeds'], 'columns'),
+      makeNode('MatMul', ['text_embeds', 'columns'], 'logits_per_text'),
+    ],
+    constants: [...text.graph.constants, ...images.constants],
+    inputs: [...text.graph.inputs, ...images.inputs],
+    outputs: [
+      makeValue('logits_per_text', 'float32', ['texts', 'images']),
+      ...text.graph.outputs,
+      ...images.outputs,
+    ],
+  }
+  writeFileSync(join(folder, 'onnx/model.onnx'), writeModel({ ...text, graph }))
+  return folder
+}
+
 describe.each([
-  ['clip', 16],
-  ['siglip', 16],
-])('%s', async (name, patches) => {
+  ['clip', 16, 'text_model', 'vision_model'],
+  // Both towers in one graph, as optimum exports CLIP.
+  ['clip', 16, 'model', 'model'],
+  ['siglip', 16, 'text_model', 'vision_model'],
+])('%s', async (name, patches, onnxFile, ofImages) => {
   const golden = read(join(name, 'golden.json')) as Golden
-  const folder = join(MODELS, name)
-  const encoder = await openEncoder({ runtime, folder })
+  const folder = onnxFile === 'model' ? await withJointTowers(name) : join(MODELS, name)
+  const encoder = await openEncoder({ runtime, folder, onnxFile })
   const options = { outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions }
-  const file = join(folder, 'onnx/vision_model.onnx')
+  const file = join(folder, `onnx/${ofImages}.onnx`)
   const tower = await openImageTower({ runtime, folder, file, ...options })
   afterAll(async () => {
     await encoder.close()

@@ -4,6 +4,7 @@ import { isRecord } from '#shared/json.ts'
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
 
+import { hasBothTowers } from './joint-towers.ts'
 import { type ModelLabels, readLabels } from './labels.ts'
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
@@ -58,8 +59,10 @@ export async function readEncoderFiles(
   pooling?: string,
 ): Promise<EncoderFiles> {
   const modelFile = await findModelFile(folder, onnxFile)
-  const isTower = basename(modelFile).startsWith('text_model')
   const whole = await readJson(folder, 'config.json')
+  const isTower =
+    basename(modelFile).startsWith('text_model') ||
+    (isRecord(whole.text_config) && (await hasBothTowers(modelFile)))
   const config = isTower ? configOfTexts(whole) : whole
   const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
   const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}

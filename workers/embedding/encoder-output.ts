@@ -21,7 +21,8 @@ const HEAD_OUTPUTS = [
   ...['dense_vecs', 'dense_embeddings'],
 ]
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
-const TEXT_OUTPUTS = ['text_embeds', 'pooler_output']
+/** Vectors that a graph makes of texts in its own way, best first. */
+export const TEXT_OUTPUTS = ['text_embeds', 'pooler_output']
 const LOGITS = 'logits'
 
 /**

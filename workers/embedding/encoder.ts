@@ -18,7 +18,8 @@ import {
   toFloat32,
 } from './encoder-batch.ts'
 import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
-import { chooseOutput, type EncoderOutput } from './encoder-output.ts'
+import { chooseOutput, type EncoderOutput, TEXT_OUTPUTS } from './encoder-output.ts'
+import { towerOf } from './joint-towers.ts'
 import { findMarkers, NO_MARKERS } from './markers.ts'
 import { normalize, poolAll } from './pooling.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
@@ -68,7 +69,8 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile, options.pooling)
   const { poolSize: poolSizeWanted } = options
-  const sessions = await openSessionPool(runtime, files.modelFile, {
+  const source = files.isTower ? await towerOf(files.modelFile, TEXT_OUTPUTS) : files.modelFile
+  const sessions = await openSessionPool(runtime, source, {
     ...options.session,
     poolSize: poolSizeWanted,
   })

@@ -14,6 +14,7 @@ import { readTowerRules, type TowerRules } from '#workers/vision/tower-rules.ts'
 import { layoutWithin } from '#workers/vision/vision-model.ts'
 
 import { Batcher } from './batcher.ts'
+import { towerOf } from './joint-towers.ts'
 
 /** A graph that makes one row of numbers of an image; those of all requests share its batches. */
 export interface ImageTower {
@@ -50,7 +51,8 @@ const BATCH_SIZE_MAX = 4
 /** Loads a graph that reads images. Throws `ModelLoadError`. */
 export async function openImageTower(options: TowerOptions): Promise<ImageTower> {
   const rules = await readTowerRules(options.folder)
-  const session = await options.runtime.load(options.file, options.session)
+  const source = await towerOf(options.file, options.outputs)
+  const session = await options.runtime.load(source, options.session)
   return closeOnFailure(session, () => assemble(options, session, rules))
 }
 

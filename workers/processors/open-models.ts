@@ -8,6 +8,7 @@ import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
 import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
+import { hasBothTowers } from '#workers/embedding/joint-towers.ts'
 import { openMultiVectorEncoder } from '#workers/embedding/multi-vector-encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
@@ -95,10 +96,12 @@ export async function openEmbeddingModel(
   const plain = { task: 'embed', encoder, options: model.options } as const
   if (!can('vision')) return { opened: plain, bytes }
   return closeOnFailure(encoder, async () => {
-    const file = await findCompanion(modelFile, 'vision_model')
+    const isJoint = await hasBothTowers(modelFile)
+    const file = isJoint ? modelFile : await findCompanion(modelFile, 'vision_model')
     const tower = await openTower(model, tools, { file, encoder })
     const images = { tower, storage: tools.storage }
-    return { opened: { ...plain, images }, bytes: bytes + (await bytesOfParts([file])) }
+    const ofImages = isJoint ? 0 : await bytesOfParts([file])
+    return { opened: { ...plain, images }, bytes: bytes + ofImages }
   })
 }
 

@@ -24,7 +24,7 @@ interface RuntimeOptions {
 }
 
 /** A model in memory instead of in a file. */
-interface ModelBytes {
+export interface ModelBytes {
   /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 
-import type { Runtime } from './runtime.ts'
+import type { ModelBytes, Runtime } from './runtime.ts'
 import type { ModelSession } from './session.ts'
 import type { SessionOptions } from './session-options.ts'
 
@@ -35,19 +35,20 @@ export function bytesOfPool(bytes: number): number {
 /** Loads a model; the second session, on a share of the cores, is loaded on first use. */
 export async function openSessionPool(
   runtime: Runtime,
-  file: string,
+  model: string | ModelBytes,
   options: SessionOptions & { readonly poolSize?: number | undefined },
 ): Promise<SessionPool> {
   const { poolSize: poolSizeWanted = POOL_SIZE, ...sessionOptions } = options
   const threads = sessionOptions.intraOpThreads || availableParallelism()
-  const wide = await runtime.load(file, sessionOptions)
+  const file = typeof model === 'string' ? model : model.name
+  const wide = await runtime.load(model, sessionOptions)
   const poolSize = (await canDivide(file, threads, sessionOptions)) ? poolSizeWanted : 1
   let narrow: ModelSession | undefined
   let loading: Promise<void> | undefined
   const loadNarrow = async (): Promise<void> => {
     const intraOpThreads = Math.floor(threads / poolSize)
     // When it cannot be loaded, the wide session serves all batches.
-    narrow = await runtime.load(file, { ...sessionOptions, intraOpThreads }).catch(() => undefined)
+    narrow = await runtime.load(model, { ...sessionOptions, intraOpThreads }).catch(() => undefined)
   }
   return {
     poolSize,
