@@ -148,6 +148,14 @@ describe('a file without caches', () => {
   })
 })
 
+it('an encoder-decoder without its encoder is refused with the task that exports both', async () => {
+  const folder = await changed('llama', 'model', (model) => model)
+  writeFileSync(join(folder, 'config.json'), JSON.stringify({ is_encoder_decoder: true }))
+  await expect(openTextEngine({ runtime, folder, slots: 1 })).rejects.toThrow(
+    /no encoder_model .*text2text-generation-with-past/,
+  )
+})
+
 it.each(['minilm', 'classifier'])(
   '%s, which is no decoder, is refused by that reason',
   async (name) => {

@@ -19,7 +19,10 @@ export async function findSpeechGraphs(
     ...(onnxFile !== undefined && { onnxFile }),
   })
   if (found !== undefined) return found
-  throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
+  throw new ModelLoadError(
+    folder,
+    'there is no encoder_model with a decoder_model in onnx/ or beside it, as `optimum-cli export onnx --task automatic-speech-recognition-with-past` writes them',
+  )
 }
 
 /**

@@ -81,6 +81,7 @@ export interface DecoderConfig {
   /** Elements of a head's keys and values; undefined where the files do not say. */
   readonly headDim: number | undefined
   readonly vocabSize: number | undefined
+  readonly isEncoderDecoder: boolean
 }
 
 /** Names of the setting across model families, nested under `text_config` in some. */
@@ -117,6 +118,7 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
     numHeads: find(HEAD_KEYS),
     headDim: find(['head_dim'], decoder.head_size),
     vocabSize: find(['vocab_size']),
+    isEncoderDecoder: config.is_encoder_decoder === true,
     shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),
   }
 }

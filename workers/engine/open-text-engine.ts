@@ -87,12 +87,9 @@ const SOURCE_TOKENS_MAX = 8192 // an encoder compares all tokens of a source in 
 
 /** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
 export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
-  const { runtime, folder, executionProvider, intraOpThreads, onnxFile } = options
+  const { runtime, folder, executionProvider, intraOpThreads } = options
   const config = await readDecoderConfig(folder)
-  const files = await findEncoderDecoder(folder, {
-    suffixes: WEIGHT_SUFFIXES[executionProvider === 'cuda' ? 'cuda' : 'text'],
-    ...(onnxFile !== undefined && { onnxFile }),
-  })
+  const files = await findPair(options, config)
   if (files !== undefined) return openPair(options, files, config)
   const file = await findDecoderFile(folder, options)
   const { realFile, read, original, isFixed } = await readDecoderFile(file, options, config)
@@ -174,6 +171,22 @@ async function readDecoderFile(
 
 function cacheMemoryOf({ executionProvider, cacheMemory }: TextEngineOptions): 'host' | 'device' {
   return cacheMemory ?? (executionProvider === 'cuda' ? 'device' : 'host')
+}
+
+/** The graphs of an encoder and its decoder; undefined for models that are decoders alone. */
+async function findPair(
+  { folder, executionProvider, onnxFile }: TextEngineOptions,
+  { isEncoderDecoder }: DecoderConfig,
+): Promise<EncoderDecoderFiles | undefined> {
+  const files = await findEncoderDecoder(folder, {
+    suffixes: WEIGHT_SUFFIXES[executionProvider === 'cuda' ? 'cuda' : 'text'],
+    ...(onnxFile !== undefined && { onnxFile }),
+  })
+  if (files !== undefined || !isEncoderDecoder) return files
+  throw new ModelLoadError(
+    folder,
+    'there is no encoder_model with a decoder_model in onnx/ or beside it, as `optimum-cli export onnx --task text2text-generation-with-past` writes them',
+  )
 }
 
 function openPair(
