@@ -44,6 +44,18 @@ describe('the credential of a request', () => {
     expect(error.message).toMatch(message)
   })
 
+  it.each(['authorization', 'x-api-key', 'api-key'])(
+    'answers to a key in %s, and refusals, are kept by no shared cache',
+    async (name) => {
+      const surface = await openSurface()
+      for (const key of [API_KEY, 'sk-wrong']) {
+        const value = name === 'authorization' ? `Bearer ${key}` : key
+        const { headers } = await ask(surface, { [name]: value })
+        expect(headers['cache-control']).toBe('private, no-cache')
+      }
+    },
+  )
+
   it('an expired key is refused', async () => {
     const surface = await openSurface()
     surface.keys.add('sk-old', { expiresAt: new Date(surface.clock.nowMs - 1) })
