@@ -24,7 +24,7 @@ interface HealthServerOptions {
  * Serves `/healthz` (the process runs), `/readyz` (every model is served) and the metrics, unless
  * they are switched off or sent by OTLP.
  */
-export function openHealthServer(options: HealthServerOptions): Promise<MetricsServer> {
+export async function openHealthServer(options: HealthServerOptions): Promise<MetricsServer> {
   const { port, unserved, registry, metrics, log } = options
   const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
   const scraped = metricsHandler(registry, twins)
@@ -37,6 +37,9 @@ export function openHealthServer(options: HealthServerOptions): Promise<MetricsS
       ...(isScraped && { '/': scraped, '/metrics': scraped }),
     },
     onError: (error) => log.warn({ operation: 'metrics.serve', err: error }, 'metrics failed'),
+  }).catch((cause: Error) => {
+    const setting = 'MILLRACE_WORKER_METRICS_PORT'
+    throw new Error(`The worker cannot listen: ${cause.message}; check ${setting}`, { cause })
   })
 }
 

@@ -213,8 +213,7 @@ function startInPlace(place: string, service: ComposedService, env: Record<strin
 }
 
 async function runHealthCheck(service: ComposedService, port: number): Promise<void> {
-  const args = service.healthCheck
-    .slice(1)
-    .map((text) => text.replace(/127\.0\.0\.1:\d+/, `127.0.0.1:${port}`))
-  await promisify(execFile)(process.execPath, args)
+  const ports = { AUTH_API_PORT: String(port), MILLRACE_WORKER_METRICS_PORT: String(port) }
+  const env = { ...process.env, ...ports }
+  await promisify(execFile)(process.execPath, service.healthCheck.slice(1), { env })
 }
