@@ -28,8 +28,8 @@ const CONFIG_NAMES =
   /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
 // Indexes of weights in other formats and records of how an export was made.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
-// Styles of the voices of a speech model.
-const VOICES = /^voices\/[\w-]+\.bin$/
+// Styles of the voices of a speech model: a file for each, or an archive beside the graph.
+const VOICES = /^voices\/[\w-]+\.(bin|npy)$|^voices[\w.-]*\.(bin|npz)$/
 // Layers after the pooling of a sentence encoder, which no graph has to hold.
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
 // Parts of image pipelines that are not used here.
@@ -235,6 +235,8 @@ function rolesOf(
   kind: CatalogueModel['kind'] | undefined,
 ): readonly string[] {
   const has = (role: string) => roles.includes(role)
+  const whole = kind === 'speech' ? wholeGraph(roles) : undefined
+  if (whole !== undefined) return [whole]
   const isPair = has('encoder_model')
   if (kind === 'embedding' && TOWER_ROLES.every(has)) return TOWER_ROLES
   if (!isPair && has('model')) return ['model']
@@ -242,6 +244,16 @@ function rolesOf(
   if (!has('decoder_model_merged')) return roles
   if (isPair) return ['encoder_model', 'decoder_model_merged']
   return ['decoder_model_merged', ...VISION_ROLES.filter(has)]
+}
+
+/**
+ * The name with which all others begin: `kokoro-v1.0` beside `kokoro-v1.0.int8`, which is the same
+ * graph with other weights.
+ */
+export function wholeGraph(stems: readonly string[]): string | undefined {
+  return stems.find((stem) =>
+    stems.every((other) => other === stem || other.startsWith(`${stem}.`)),
+  )
 }
 
 /**

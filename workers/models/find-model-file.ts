@@ -2,7 +2,7 @@ import { basename, dirname } from 'node:path'
 
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-import { WEIGHT_SUFFIXES } from './choose-files.ts'
+import { WEIGHT_SUFFIXES, wholeGraph } from './choose-files.ts'
 import { graphInside } from './inside-folder.ts'
 import { findNamedGraph, listGraphs, namesOfOthers } from './named-graph.ts'
 
@@ -11,7 +11,10 @@ const MODEL_NAMES = namesOf('model')
 /** Of two towers, beside which `model` is both in one graph. */
 const TOWER_NAMES = namesOf('text_model')
 
-/** The graph that was asked for, the best of the usual ones, or the only one that is there. */
+/**
+ * The graph that was asked for, the best of the usual ones, or the only one that is there but for
+ * its variants.
+ */
 export async function findModelFile(folder: string, onnxFile: string | undefined): Promise<string> {
   const present = await listGraphs(folder)
   const found =
@@ -35,7 +38,8 @@ function chooseGraph(present: readonly string[]): string | undefined {
       .map((name) => graphs.find((path) => basename(path) === name))
       .find((path) => path !== undefined)
     if (found !== undefined) return found
-    if (graphs.length === 1) return graphs[0]
+    const whole = wholeGraph(graphs.map((path) => basename(path, '.onnx')))
+    if (whole !== undefined) return graphs.find((path) => basename(path) === `${whole}.onnx`)
   }
   return undefined
 }

@@ -112,16 +112,26 @@ export function countIn(
   )
 }
 
-/** The ids of tokens, most of them single characters, from `vocab.json` or `tokenizer.json`. */
+/**
+ * The ids of tokens, most of them single characters, from `vocab.json`, `tokenizer.json` or
+ * `config.json`.
+ */
 export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
-  const plain = await findJson(folder, 'vocab.json')
-  const { model } = plain === undefined ? await readJson(folder, 'tokenizer.json') : { model: {} }
-  const vocabulary = plain ?? (isRecord(model) ? model.vocab : undefined)
+  const vocabulary = (await findJson(folder, 'vocab.json')) ?? (await findVocabulary(folder))
   if (!isRecord(vocabulary)) {
-    throw new ModelLoadError(folder, 'tokenizer.json has no vocabulary')
+    throw new ModelLoadError(
+      folder,
+      'there is no vocab.json, and neither tokenizer.json (model.vocab) nor config.json (vocab) has a vocabulary',
+    )
   }
   const entries = Object.entries(vocabulary).filter(
     (entry): entry is [string, number] => Number.isInteger(entry[1]) && (entry[1] as number) >= 0,
   )
   return new Map(entries)
+}
+
+async function findVocabulary(folder: string): Promise<unknown> {
+  const tokenizer = await findJson(folder, 'tokenizer.json')
+  if (tokenizer !== undefined) return isRecord(tokenizer.model) ? tokenizer.model.vocab : undefined
+  return (await findJson(folder, 'config.json'))?.vocab
 }

@@ -1,20 +1,16 @@
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
-
 import { failure } from '#shared/errors.ts'
-import { readFileWithin } from '#shared/read-file.ts'
 import { readVocabulary } from '#workers/models/folder-json.ts'
-import { pathInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+import type { TensorSpec } from '#workers/runtime/specs.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { Phonemize } from './phonemes.ts'
+import { readStyles, STYLE_SIZE } from './styles.ts'
 import { runVoice, type Voices, type VoicesTools } from './voices.ts'
 
 const SAMPLE_RATE = 24_000
-const VOICE_BYTES_MAX = 16 * 1024 ** 2
-const VOICES_MAX = 200
-/** Floats of a style; each voice has one for each number of tokens. */
-const STYLE_SIZE = 256
 /** The longest sequence of phonemes that the model reads. */
 const PHONEMES_MAX = 510
 const BOUNDARY_ID = 0
@@ -29,9 +25,47 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   p: 'pt-br',
 }
 
-/** Opens a Kokoro model with the styles in `voices/`. Throws `ModelLoadError`. */
+/** The elements of an input by its type, which differs between exports. */
+const ELEMENTS = {
+  int64: (values: readonly number[]) => BigInt64Array.from(values, BigInt),
+  int32: (values: readonly number[]) => Int32Array.from(values),
+  float32: (values: readonly number[]) => Float32Array.from(values),
+}
+
+interface KokoroInput {
+  readonly name: string
+  readonly type: keyof typeof ELEMENTS
+}
+
+/** The inputs of a graph by what they mean. */
+interface KokoroInputs {
+  readonly tokens: KokoroInput
+  readonly style: KokoroInput
+  readonly speed: KokoroInput
+}
+
+/** The inputs of a Kokoro model; undefined for other models. Throws `ModelLoadError`. */
+export function findKokoroInputs({ file, inputs }: ModelSession): KokoroInputs | undefined {
+  const find = (...names: readonly string[]) => inputs.find(({ name }) => names.includes(name))
+  const [tokens, style, speed] = [find('input_ids', 'tokens'), find('style'), find('speed')]
+  if (tokens === undefined || style === undefined || speed === undefined) return undefined
+  const typed = ({ name, type }: TensorSpec, types: readonly KokoroInput['type'][]) => {
+    const found = types.find((known) => known === type)
+    if (found !== undefined) return { name, type: found }
+    const expected = types.join(' or ')
+    throw new ModelLoadError(file, `the input ${name} is ${type ?? 'other'}, expected ${expected}`)
+  }
+  return {
+    tokens: typed(tokens, ['int64', 'int32']),
+    style: typed(style, ['float32']),
+    speed: typed(speed, ['float32', 'int32', 'int64']),
+  }
+}
+
+/** Opens a Kokoro model with the styles of its voices. Throws `ModelLoadError`. */
 export async function openKokoro(
   { runtime, session, phonemizer }: VoicesTools,
+  inputs: KokoroInputs,
   folder: string,
 ): Promise<Voices> {
   const vocabulary = await readVocabulary(folder)
@@ -40,7 +74,8 @@ export async function openKokoro(
   return {
     modelFile: session.file,
     sampleRate: SAMPLE_RATE,
-    hasSpeed: true,
+    // A speed of whole numbers has no value between the normal speed and twice that.
+    hasSpeed: inputs.speed.type === 'float32',
     names: [...styles.keys()],
     async encode(sentence, voice) {
       const phonemes = await phonemesOf(phonemize, sentence, voice)
@@ -54,12 +89,9 @@ export async function openKokoro(
       const row = Math.min(tokenIds.length - 2, rows - 1)
       const style = all.slice(row * STYLE_SIZE, (row + 1) * STYLE_SIZE)
       const feeds = {
-        input_ids: runtime.tensor('int64', BigInt64Array.from(tokenIds, BigInt), [
-          1,
-          tokenIds.length,
-        ]),
-        style: runtime.tensor('float32', style, [1, STYLE_SIZE]),
-        speed: runtime.tensor('float32', Float32Array.of(speed), [1]),
+        ...feed(runtime, inputs.tokens, tokenIds, [1, tokenIds.length]),
+        ...feed(runtime, inputs.style, [...style], [1, STYLE_SIZE]),
+        ...feed(runtime, inputs.speed, [speed], [1]),
       }
       return runVoice(session, feeds, signal)
     },
@@ -67,22 +99,13 @@ export async function openKokoro(
   }
 }
 
-async function readStyles(folder: string): Promise<ReadonlyMap<string, Float32Array>> {
-  const files = (await readdir(join(folder, 'voices')).catch(() => [])).filter((name) =>
-    name.endsWith('.bin'),
-  )
-  if (files.length === 0 || files.length > VOICES_MAX) {
-    throw new ModelLoadError(folder, `voices/ must have 1 to ${VOICES_MAX} files *.bin`)
-  }
-  const styles = new Map<string, Float32Array>()
-  for (const file of files.toSorted()) {
-    const bytes = await readFileWithin(await pathInside(folder, `voices/${file}`), VOICE_BYTES_MAX)
-    if (bytes.length === 0 || bytes.length % (4 * STYLE_SIZE) !== 0) {
-      throw new ModelLoadError(folder, `voices/${file} is not a list of ${STYLE_SIZE} floats each`)
-    }
-    styles.set(file.slice(0, -'.bin'.length), new Float32Array(Uint8Array.from(bytes).buffer))
-  }
-  return styles
+function feed(
+  runtime: Runtime,
+  { name, type }: KokoroInput,
+  values: readonly number[],
+  dims: readonly number[],
+): Readonly<Record<string, Tensor>> {
+  return { [name]: runtime.tensor(type, ELEMENTS[type](values), dims) }
 }
 
 async function phonemesOf(phonemize: Phonemize, text: string, voice: string): Promise<string> {

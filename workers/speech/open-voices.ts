@@ -4,7 +4,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-import { openKokoro } from './kokoro.ts'
+import { findKokoroInputs, openKokoro } from './kokoro.ts'
 import { openPhonemizer } from './phonemes.ts'
 import { findPiperConfig, openPiper } from './piper.ts'
 import { openVits } from './vits.ts'
@@ -42,8 +42,8 @@ export async function openVoices({
         throw new ModelLoadError(file, 'its settings *.onnx.json are missing')
       return openPiper({ runtime, session, phonemizer }, config)
     }
-    if (has('input_ids', 'style', 'speed'))
-      return openKokoro({ runtime, session, phonemizer }, folder)
+    const kokoro = findKokoroInputs(session)
+    if (kokoro !== undefined) return openKokoro({ runtime, session, phonemizer }, kokoro, folder)
     const isWave = session.outputs.some(({ name }) => name === 'waveform')
     if (isWave && has('input_ids', 'attention_mask')) return openVits({ runtime, session }, folder)
     const names = session.inputs.map(({ name }) => name).join(', ')

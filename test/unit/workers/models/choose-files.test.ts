@@ -244,6 +244,30 @@ describe('of a source', () => {
   })
 
   it.each<[ModelOptions, string]>([
+    [{}, 'kokoro-v1.0.onnx'],
+    [{ onnxFile: 'kokoro-v1.0.int8' }, 'kokoro-v1.0.int8.onnx'],
+    [{ executionProvider: 'cuda' }, 'kokoro-v1.0.onnx'],
+  ])(
+    'takes one graph of kokoro-onnx and the archive of its voices with options %o',
+    (options, graph) => {
+      const variants = ['.fp16-gpu', '.fp16', '.int8', ''].map((end) => `kokoro-v1.0${end}.onnx`)
+      const paths = [...variants, 'config.json', 'voices-v1.0.bin', 'README.md', 'sample.wav']
+      const files = paths.map((path) => ({ path, bytes: 10 }))
+      const chosen = chooseFiles(files, { kind: 'speech', options }).map(({ path }) => path)
+      expect(chosen).toEqual([graph, 'config.json', 'voices-v1.0.bin'])
+    },
+  )
+
+  it('takes the voices of onnx-community, of arrays too, without their checkpoints', () => {
+    const voices = ['voices/af.bin', 'voices/bm_lewis.npy']
+    const wanted = ['onnx/model.onnx', 'tokenizer.json', ...voices]
+    const others = ['onnx/model_q8f16.onnx', 'onnx/model_fp16.onnx', 'voices/af.pt']
+    const files = [...wanted, ...others].map((path) => ({ path, bytes: 10 }))
+    const chosen = chooseFiles(files, { kind: 'speech', options: {} })
+    expect(chosen.map(({ path }) => path)).toEqual(wanted)
+  })
+
+  it.each<[ModelOptions, string]>([
     [{}, 'cpu_and_mobile/cpu-int4-rtn-block-32-acc-level-4'],
     [{ executionProvider: 'cuda' }, 'cuda/cuda-fp16'],
     [{ onnxFile: 'phi' }, 'directml/directml-int4'],
