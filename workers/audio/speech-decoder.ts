@@ -6,12 +6,16 @@ import {
 } from '#workers/engine/encoder-decoder/decoder-run.ts'
 import type { EncoderStates } from '#workers/engine/encoder-decoder/encoder-states.ts'
 import { closeOnFailure, openAll } from '#workers/runtime/close-on-failure.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
+
+import type { AlignmentHead } from './alignment-heads.ts'
+import { attentionName, exposeAttentions, type WantedHeads } from './expose-attentions.ts'
 
 /** The encoder's output for one window. */
 export type WindowStates = EncoderStates
@@ -27,6 +31,8 @@ export interface SpeechDecoder {
   readonly poolSize: number
   /** The precision of the cross-attentions of each layer of which the decoder returns them. */
   readonly attentionTypes: ReadonlyMap<number, ElementType>
+  /** The index of a head in the cross-attentions of its layer. */
+  indexOf(head: AlignmentHead): number
   /** Computes one prompt per window, all of the same length. A run that is alone gets all cores. */
   begin(
     prompts: readonly (readonly number[])[],
@@ -44,13 +50,22 @@ export interface SpeechDecoder {
 
 const ATTENTION = /^cross_attentions\.(\d{1,4})$/
 
-/** Loads the decoder. Throws `ModelLoadError` when it has unknown inputs. */
+/**
+ * Loads the decoder. Where its files do not return the cross-attentions of the wanted heads, they
+ * are exposed if the graph shows them. Throws `ModelLoadError` when it has unknown inputs.
+ */
 export async function openSpeechDecoder(
   runtime: Runtime,
   files: readonly [string] | readonly [string, string],
   options: SessionOptions = {},
+  wanted?: WantedHeads,
 ): Promise<SpeechDecoder> {
-  const opened = await openAll(files.map((file) => openSessionPool(runtime, file, options)))
+  const [file, ...others] = files
+  const exposed = wanted && (await openExposed(runtime, file, options, wanted))
+  const opened = await openAll([
+    Promise.resolve(exposed ?? openSessionPool(runtime, file, options)),
+    ...others.map((other) => openSessionPool(runtime, other, options)),
+  ])
   const close = async (): Promise<void> => {
     await Promise.all(opened.map((pool) => pool.close()))
   }
@@ -68,11 +83,31 @@ export async function openSpeechDecoder(
       poolSize: first.poolSize,
       close,
       attentionTypes: findAttentions(first.wide),
+      indexOf: (head) => (exposed && wanted ? indexOf(wanted.heads, head) : head.head),
       begin: (prompts, windows, isAlone = true) =>
         DecoderRun.begin(choose(isAlone), prompts, windows),
       attend: (tokenIds, window, layers) => attend(choose(false), { tokenIds, window, layers }),
     }
   })
+}
+
+/** The decoder with the attentions of some heads; undefined where it stays as its file has it. */
+async function openExposed(
+  runtime: Runtime,
+  file: string,
+  options: SessionOptions,
+  wanted: WantedHeads,
+): Promise<SessionPool | undefined> {
+  const model = await exposeAttentions(file, wanted)
+  if (model === undefined) return undefined
+  return openSessionPool(runtime, model, options).catch((error: unknown) => {
+    if (error instanceof ModelLoadError) return undefined
+    throw error
+  })
+}
+
+function indexOf(heads: readonly AlignmentHead[], { layer, head }: AlignmentHead): number {
+  return heads.filter((one) => one.layer === layer).findIndex((one) => one.head === head)
 }
 
 function findAttentions({ outputs }: ModelSession): ReadonlyMap<number, ElementType> {
@@ -94,11 +129,9 @@ async function attend(
   },
 ): Promise<ReadonlyMap<number, Tensor>> {
   const { tokenIds, window, layers } = asked
-  const names = layers.map((layer) => `cross_attentions.${layer}`)
+  const names = layers.map(attentionName)
   const fetched = await DecoderRun.fetch(sessions, { prompt: tokenIds, states: window, names })
-  return new Map(
-    layers.map((layer) => [layer, fetched[`cross_attentions.${layer}`] as Tensor] as const),
-  )
+  return new Map(layers.map((layer) => [layer, fetched[attentionName(layer)] as Tensor] as const))
 }
 
 /** The states of each row, in the precision that the decoder takes. */

@@ -26,7 +26,7 @@ import {
 } from './whisper-tokens.ts'
 import { answerWindow, type WindowAnswer } from './window-answer.ts'
 import { openWindowEncoder, type WindowEncoder } from './window-encoder.ts'
-import { openWordTimer, type WordTimer } from './word-timer.ts'
+import { openWordTimer, type WordTimer, wantedHeads } from './word-timer.ts'
 
 /** Options of a speech model. */
 interface WhisperOptions {
@@ -62,7 +62,8 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
   const { tokenizerJson, tokenizerConfig } = files
   const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, { isTag: () => true })
   const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
-  const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
+  const wanted = wantedHeads(files)
+  const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session, wanted)
   return closeOnFailure(decoder, async () => {
     const isRowCoupled = await areRowsCoupled(files.decoderFiles)
     const encoder = await openWindowEncoder(files.mel, {

@@ -7,6 +7,7 @@ import type { Tokenizer } from '#workers/text/tokenizer.ts'
 import { type Aligner, openAligner } from './aligner.ts'
 import { findAlignmentHeads } from './alignment-heads.ts'
 import { SAMPLE_RATE } from './decode.ts'
+import type { WantedHeads } from './expose-attentions.ts'
 import type { SpeechTask } from './recognizer.ts'
 import type { SpeechDecoder, WindowStates } from './speech-decoder.ts'
 import type { WhisperFiles } from './whisper-files.ts'
@@ -47,6 +48,13 @@ interface TimerParts {
   readonly tokens: WhisperTokens
 }
 
+/** The heads by which the words of a model would be timed; undefined where its files name none. */
+export function wantedHeads(files: WhisperFiles): WantedHeads | undefined {
+  const { layers, headsPerLayer } = files.alignment
+  const found = findAlignmentHeads(files, new Set(Array(layers).keys()))
+  return 'heads' in found ? { heads: found.heads, headsPerLayer } : undefined
+}
+
 /** Opens the timer of a model, or says why its words have no times. */
 export async function openWordTimer(
   parts: TimerParts,
@@ -63,7 +71,8 @@ export async function openWordTimer(
     return { reason: 'the cross-attentions of the decoder differ in their precision' }
   }
   const { medianWidth } = files.alignment
-  const aligner = await openAligner(runtime, { heads: found.heads, medianWidth, type })
+  const heads = found.heads.map((one) => ({ ...one, head: decoder.indexOf(one) }))
+  const aligner = await openAligner(runtime, { heads, medianWidth, type })
   return {
     timer: {
       begin: () => beginClip(parts, aligner),
