@@ -64,7 +64,10 @@ function headsByLayer(heads: readonly AlignmentHead[]): HeadsByLayer {
 function expose(graph: Graph, heads: HeadsByLayer, headsPerLayer: number): Graph | undefined {
   const caches = graph.outputs.filter(({ name }) => ENCODER_KEY.test(name))
   const isReturned = graph.outputs.some(({ name }) => name.startsWith('cross_attentions.'))
-  const isExpected = caches.every(({ dims }) => dims?.[1] === headsPerLayer)
+  const isExpected = caches.every(({ dims: [, count] = [] }) => {
+    // Not every export states it.
+    return typeof count !== 'number' || count === headsPerLayer
+  })
   if (isReturned || !isExpected || heads.size === 0) return undefined
   if ([...heads.keys()].some((layer) => layer >= caches.length)) return undefined
   const shape = { heads, headsPerLayer, numLayers: caches.length }

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
+import { cp, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 
@@ -148,7 +148,14 @@ it('gives words times only when they are asked for', async () => {
 })
 
 it('invents no times of words: the field is reported as ignored', async () => {
-  const { result, reports } = await listen({ wordTimestamps: true })
+  const copy = join(folder, 'without-times')
+  await cp(MODEL, copy, { recursive: true })
+  const settings = JSON.parse(readFileSync(join(copy, 'generation_config.json'), 'utf8'))
+  const listed = JSON.stringify({ ...settings, alignment_heads: [[9, 0]] })
+  await writeFile(join(copy, 'generation_config.json'), listed)
+  const by = await openWhisper({ runtime, folder: copy })
+  const { result, reports } = await listen({ wordTimestamps: true }, { by })
+  await by.close()
   expect(reports).toEqual([{ ignored: ['timestamp_granularities[]'] }])
   expect(result.words).toBeUndefined()
 })
