@@ -86,7 +86,9 @@ interface DecoderShape {
 function exposeBranch(graph: Graph, node: GraphNode, shape: DecoderShape): Graph | undefined {
   const { then_branch: later, else_branch: first, ...rest } = node.attributes
   if (later?.kind !== 'graph' || first?.kind !== 'graph') return undefined
-  const exposed = exposeNodes(first.value, shape)
+  // Quantized states are made outside of the branches, which share them.
+  const before = graph.nodes.filter((other) => other !== node)
+  const exposed = exposeNodes(first.value, shape, before)
   if (exposed === undefined) return undefined
   const { heads } = shape
   const attributes = {
@@ -102,8 +104,11 @@ function exposeBranch(graph: Graph, node: GraphNode, shape: DecoderShape): Graph
 function exposeNodes(
   graph: Graph,
   { heads, headsPerLayer, numLayers }: DecoderShape,
+  before: readonly GraphNode[] = [],
 ): Graph | undefined {
-  const weights = findCrossAttentions(new GraphView(graph))
+  const weights = findCrossAttentions(
+    new GraphView({ ...graph, nodes: [...before, ...graph.nodes] }),
+  )
   if (weights.length !== numLayers) return undefined
   const constants: Constant[] = [
     int64Constant('attentions/lastAxes', [-2, -1]),

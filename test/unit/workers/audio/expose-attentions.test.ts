@@ -69,9 +69,15 @@ function withoutAttentions(graph: Graph): Graph {
   return { ...(renamed as Graph), outputs }
 }
 
-/** The graph as both branches of an If, as optimum merges decoders. */
+/** The graph as both branches of an If, as optimum merges decoders, which share a tensor. */
 function asBranches(graph: Graph): Graph {
-  const { nodes, outputs, constants } = withoutAttentions(graph)
+  const plain = withoutAttentions(graph)
+  const { outputs, constants } = plain
+  const shared = makeNode('Identity', ['encoder_hidden_states'], 'shared')
+  const nodes = plain.nodes.map((node) => ({
+    ...node,
+    inputs: node.inputs.map((name) => (name === 'encoder_hidden_states' ? 'shared' : name)),
+  }))
   const branch = (name: string) =>
     ({
       kind: 'graph',
@@ -80,7 +86,7 @@ function asBranches(graph: Graph): Graph {
   const attributes = { then_branch: branch('later'), else_branch: branch('first') }
   const names = outputs.map(({ name }) => name)
   const merged = makeNode('If', ['use_cache_branch'], names, { attributes })
-  return { ...graph, nodes: [merged], constants, outputs }
+  return { ...graph, nodes: [shared, merged], constants, outputs }
 }
 
 /** Attention over rows and heads in one axis, as older exports have it. */
