@@ -61,7 +61,7 @@ export function adminPlugin(services: AdminServices): FastifyPluginAsync {
       async (guarded) => {
         // The queue board sets its own headers for signed-in administrators.
         guarded.addHook('onRequest', createConsoleHook(services.guard, showSignIn))
-        await registerQueueBoard(guarded, services, assets.version)
+        registerQueueBoard(guarded, services, assets.version)
       },
       { prefix: '/queues' },
     )

@@ -1,12 +1,12 @@
-import { createBullBoard } from '@bull-board/api'
 import type { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
-import { FastifyAdapter } from '@bull-board/fastify'
 import type { Queue } from 'bullmq'
-import type { FastifyInstance } from 'fastify'
+import { type FastifyInstance, fastify } from 'fastify'
 
+import { lateApp } from '#api/http/late-app.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
+import { SCHEMA_CONTROLLER } from '#api/http/serialization.ts'
 import { wayToRoot } from '#api/pages/html.ts'
-import { sendSecurityHeaders } from '#api/server/app.ts'
+import { MAX_PARAM_LENGTH, sendSecurityHeaders } from '#api/server/app.ts'
 import { type Catalogue, queuesOf } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 
@@ -29,47 +29,51 @@ const SHOWN_FIELDS = [
 ]
 
 /** The queue board (Bull Board), read-only; the surrounding scope authenticates. */
-export async function registerQueueBoard(
+export function registerQueueBoard(
   app: FastifyInstance,
   services: QueueBoardServices,
   assetsVersion: string,
-): Promise<void> {
-  // Registered before the board's own routes: no method but reads reaches them.
-  app.addHook('onRequest', async (request, reply) => {
-    if (request.method === 'GET' || request.method === 'HEAD') return undefined
-    return reply.code(405).header('allow', 'GET, HEAD').type('text/plain').send('Only to look at.')
+): void {
+  const show = lateApp(() => buildBoard(services, app.prefix, assetsVersion))
+  for (const url of ['/', '/*']) app.get(url, { schema: { hide: true } }, show)
+}
+
+/** An application with the board at a path. Its packages are 130 modules. */
+async function buildBoard(
+  services: QueueBoardServices,
+  path: string,
+  assetsVersion: string,
+): Promise<FastifyInstance> {
+  const [{ createBullBoard }, { FastifyAdapter }, { BullMQAdapter: Adapter }] = await Promise.all([
+    import('@bull-board/api'),
+    import('@bull-board/fastify'),
+    import('@bull-board/api/bullMQAdapter'),
+  ])
+  const app: FastifyInstance = fastify({
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    schemaController: SCHEMA_CONTROLLER,
   })
   sendSecurityHeaders(app, { contentSecurityPolicy: CONTENT_SECURITY_POLICY })
   const board = new FastifyAdapter()
-  board.setBasePath(app.prefix)
+  board.setBasePath(path)
   const { replaceQueues } = createBullBoard({
     queues: [],
     serverAdapter: board,
     options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
   })
-  let isCurrent = false
-  services.onCatalogueChange(() => {
-    isCurrent = false
-  })
-  // The queues are opened with the first request for the board, because BullMQ is large.
-  app.addHook('onRequest', async () => {
-    if (isCurrent) return
-    const { BullMQAdapter: Adapter } = await import('@bull-board/api/bullMQAdapter')
-    isCurrent = true
+  const showQueues = (): void =>
     replaceQueues(
       queuesOf(services.catalogue).map(({ kind, id }) =>
         readOnly(new Adapter(services.queueOf(kind, id), { readOnlyMode: true })),
       ),
     )
-  })
+  showQueues()
+  services.onCatalogueChange(showQueues)
   // The board's error handler answers 500 for every error.
   board.setErrorHandler((thrown) => {
     const { status, message } = normalizeError(thrown)
     // The board's types allow five statuses only.
     return { status: status as 500, body: { error: { message } } }
-  })
-  app.addHook('onRoute', (route) => {
-    route.schema = { ...route.schema, hide: true }
   })
   app.addHook('onSend', async (request, reply, payload) => {
     const isPage = String(reply.getHeader('content-type')).startsWith('text/html')
@@ -81,7 +85,8 @@ export async function registerQueueBoard(
       `<base href="${base}"><script src="${script}"></script>`,
     )
   })
-  await app.register(board.registerPlugin())
+  await app.register(board.registerPlugin(), { prefix: path })
+  return app
 }
 
 /** The board's page without inline styles and external resources. */

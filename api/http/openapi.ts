@@ -3,14 +3,13 @@ import { isDeepStrictEqual } from 'node:util'
 import {
   type FastifyContextConfig,
   type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
   type FastifySchema,
   fastify,
   type RouteOptions,
 } from 'fastify'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
+import { lateApp } from './late-app.ts'
 import { documentPage, PAGES } from './openapi-page.ts'
 import { SCHEMA_CONTROLLER } from './serialization.ts'
 import { LITERALS } from './validation.ts'
@@ -26,32 +25,10 @@ export function registerOpenApi(
   app.addHook('onRoute', (route) => {
     if (route.method !== 'HEAD') routes.push(route)
   })
-  let building: Promise<FastifyInstance> | undefined
-  const forward = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    building ??= buildDocument(routes, options)
-    return passTo(await building, request, reply)
-  }
+  const forward = lateApp(() => buildDocument(routes, options))
   for (const url of ['/openapi.json', ...PAGES]) {
     app.get(url, { schema: { hide: true } }, forward)
   }
-}
-
-async function passTo(
-  document: FastifyInstance,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const { url, headers } = request
-  const method = request.method as 'GET' | 'HEAD'
-  const answer = await document.inject({ method, url, headers })
-  if (answer.statusCode === 404) {
-    const policy = 'content-security-policy'
-    reply.header(policy, answer.headers[policy]).callNotFound()
-    return reply
-  }
-  // Dates and connections are of the outer answer.
-  const { date: _date, connection: _connection, ...kept } = answer.headers
-  return reply.code(answer.statusCode).headers(kept).send(answer.rawPayload)
 }
 
 /**
