@@ -16,7 +16,6 @@ describe('R5: an API process is killed', () => {
     const tiers = await open()
     await tiers.startToyWorker(64)
     const doomed = await tiers.startApi()
-    const bystander = tiers.read('stepMs=20', 200)
     let flowing = 0
     const cut = Array.from({ length: STREAMS }, () =>
       readCompletion(doomed.url, toyBody('stepMs=20', 30_000), {
@@ -25,10 +24,11 @@ describe('R5: an API process is killed', () => {
         },
       }).catch(() => 'cut'),
     )
+    await timeUntil(() => flowing === STREAMS)
+    const bystander = tiers.read('stepMs=20', 200)
     const keyed = { headers: { 'idempotency-key': 'r5' } }
     const whole = toyBody('stepMs=20', 150, false)
     const first = readCompletion(doomed.url, whole, keyed).catch(() => 'cut')
-    await timeUntil(() => flowing === STREAMS)
     await timeUntil(async () => (await tiers.numHeld()) === STREAMS + 2)
     doomed.kill('SIGKILL')
     const again = readCompletion(tiers.api.url, whole, keyed)

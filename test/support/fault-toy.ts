@@ -83,7 +83,7 @@ export async function openToyTiers(options: {
 /** How long until something holds, looked at every few milliseconds. Throws after the limit. */
 export async function timeUntil(
   holds: () => Promise<boolean> | boolean,
-  limitMs = 30_000,
+  limitMs = 60_000,
 ): Promise<number> {
   const from = performance.now()
   while (!(await holds())) {

@@ -172,9 +172,9 @@ export async function readAll(
   return seen
 }
 
-/** Waits until something holds; fails after ten seconds. */
+/** Waits until something holds; fails after a minute. */
 export async function eventually(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const until = performance.now() + 10_000
+  const until = performance.now() + 60_000
   while (!(await holds())) {
     if (performance.now() > until) throw new Error('it never came to hold')
     await new Promise((resolve) => setTimeout(resolve, 20))

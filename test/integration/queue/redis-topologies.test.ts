@@ -84,7 +84,7 @@ describe('a cluster', () => {
     redis = await startCluster()
   })
 
-  afterAll(() => redis.close())
+  afterAll(() => redis?.close())
 
   it('is reached, and refused as a single server', async () => {
     await reachRedis({ redisUrl: redis.url })
