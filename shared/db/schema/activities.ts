@@ -1,23 +1,12 @@
-import {
-  bigint,
-  customType,
-  json,
-  pgTableCreator,
-  primaryKey,
-  smallint,
-  text,
-  timestamp,
-} from 'drizzle-orm/pg-core'
+import { json, primaryKey, smallint, text } from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
-
-const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 
 /** The activity journal, under the configured table prefix. */
 export function activityTables(namespace: string) {
   const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const activities = table(
     'activities',
     {
@@ -48,7 +37,7 @@ export function activityTables(namespace: string) {
     {
       organizationId: text('organization_id').notNull(),
       part: smallint('part').notNull(),
-      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+      bytes: whole('bytes').notNull(),
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
   )

@@ -1,21 +1,15 @@
 import { sql } from 'drizzle-orm'
 import {
-  bigint,
   boolean,
-  customType,
   integer,
   jsonb,
-  pgTableCreator,
+  type pgTableCreator,
   smallint,
   text,
-  timestamp,
   uuid,
 } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
-
-const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 
 /** Free-form values that users and administrators keep with an account. */
 export type Metadata = Readonly<Record<string, unknown>>
@@ -30,8 +24,7 @@ export interface AmrEntry {
 
 /** The tables of the user server, under the configured table prefix. */
 export function authTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   return {
     ...userTables(table),
     ...sessionTables(table),
@@ -123,11 +116,11 @@ function sessionTables(table: TableCreator) {
     tag: text('tag'),
   })
   const refreshTokens = table('refresh_tokens', {
-    id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
+    id: whole('id').primaryKey().generatedAlwaysAsIdentity(),
     sessionId: uuid('session_id').notNull(),
     tokenSha256: bytea('token_sha256').notNull(),
     seed: bytea('seed').notNull(),
-    parentId: bigint('parent_id', { mode: 'number' }),
+    parentId: whole('parent_id'),
     createdAt: moment('created_at').notNull(),
     revokedAt: moment('revoked_at'),
   })
@@ -178,7 +171,7 @@ function factorTables(table: TableCreator) {
     status: text('status', { enum: ['unverified', 'verified'] }).notNull(),
     secret: text('secret'),
     phone: text('phone'),
-    lastTotpStep: bigint('last_totp_step', { mode: 'number' }),
+    lastTotpStep: whole('last_totp_step'),
     lastChallengedAt: moment('last_challenged_at'),
     createdAt: moment('created_at').notNull(),
     updatedAt: moment('updated_at').notNull(),
@@ -204,7 +197,7 @@ function webauthnTables(table: TableCreator) {
     factorId: uuid('factor_id'),
     credentialId: bytea('credential_id').notNull(),
     publicKey: bytea('public_key').notNull(),
-    signCount: bigint('sign_count', { mode: 'number' }).notNull().default(0),
+    signCount: whole('sign_count').notNull().default(0),
     transports: text('transports').array().notNull().default([]),
     aaguid: uuid('aaguid'),
     isBackupEligible: boolean('is_backup_eligible').notNull().default(false),

@@ -1,20 +1,10 @@
-import {
-  bigint,
-  integer,
-  jsonb,
-  pgTableCreator,
-  primaryKey,
-  text,
-  timestamp,
-  uuid,
-} from 'drizzle-orm/pg-core'
+import { integer, jsonb, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { moment, tableCreator, whole } from './columns.ts'
 import { organizationTables } from './organizations.ts'
 
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 const counter = (name: string) => integer(name).notNull().default(0)
-const sum = (name: string) => bigint(name, { mode: 'number' }).notNull().default(0)
+const sum = (name: string) => whole(name).notNull().default(0)
 
 /** The states of a batch. */
 const BATCH_STATES = [
@@ -38,8 +28,7 @@ export interface InputFault {
 
 /** Batches and their lines, under the configured table prefix. */
 export function batchTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const batches = table('batches', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),

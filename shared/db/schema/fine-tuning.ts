@@ -1,19 +1,8 @@
-import {
-  bigint,
-  integer,
-  jsonb,
-  pgTableCreator,
-  primaryKey,
-  text,
-  timestamp,
-  uuid,
-} from 'drizzle-orm/pg-core'
+import { integer, jsonb, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { moment, tableCreator, whole } from './columns.ts'
 import { jobTables } from './jobs.ts'
 import { organizationTables } from './organizations.ts'
-
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
 /** The states of a fine-tuning job. */
 export const TUNING_STATES = [
@@ -42,8 +31,7 @@ export interface TuningError {
 
 /** Fine-tuning jobs and their models, under the configured table prefix. */
 export function tuningTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const jobs = table('fine_tuning_jobs', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),
@@ -56,13 +44,13 @@ export function tuningTables(namespace: string) {
     validationFile: text('validation_file'),
     validationObjectKey: text('validation_object_key'),
     suffix: text('suffix').notNull(),
-    seed: bigint('seed', { mode: 'number' }).notNull(),
+    seed: whole('seed').notNull(),
     metadata: jsonb('metadata').$type<Readonly<Record<string, string>>>(),
     hyperparameters: jsonb('hyperparameters').$type<RequestedHyperparameters>().notNull(),
     status: text('status', { enum: TUNING_STATES }).notNull(),
     run: integer('run').notNull().default(1),
     error: jsonb('error').$type<TuningError>(),
-    trainedTokens: bigint('trained_tokens', { mode: 'number' }),
+    trainedTokens: whole('trained_tokens'),
     fineTunedModel: text('fine_tuned_model'),
     createdAt: moment('created_at').notNull().defaultNow(),
     updatedAt: moment('updated_at').notNull().defaultNow(),
@@ -74,7 +62,7 @@ export function tuningTables(namespace: string) {
     {
       jobId: text('job_id').notNull(),
       name: text('name').notNull(),
-      position: bigint('position', { mode: 'number' }).generatedAlwaysAsIdentity(),
+      position: whole('position').generatedAlwaysAsIdentity(),
       id: text('id').notNull(),
       level: text('level', { enum: ['info', 'warn', 'error'] }).notNull(),
       type: text('type', { enum: ['message', 'metrics'] }).notNull(),

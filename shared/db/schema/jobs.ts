@@ -1,21 +1,8 @@
-import {
-  bigint,
-  customType,
-  integer,
-  jsonb,
-  pgTableCreator,
-  primaryKey,
-  smallint,
-  text,
-  timestamp,
-  uuid,
-} from 'drizzle-orm/pg-core'
+import { integer, jsonb, primaryKey, smallint, text, uuid } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 import { organizationTables } from './organizations.ts'
 
-const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 type Metadata = Readonly<Record<string, string>>
 
 /** The states of a background job, in the order in which they follow each other. */
@@ -37,8 +24,7 @@ export interface JobError {
 
 /** Background jobs, stored answers and conversations, under the configured table prefix. */
 export function jobTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const jobs = table('jobs', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),
@@ -95,7 +81,7 @@ export function jobTables(namespace: string) {
     {
       id: text('id').notNull(),
       conversationId: text('conversation_id').notNull(),
-      position: bigint('position', { mode: 'number' }).generatedAlwaysAsIdentity(),
+      position: whole('position').generatedAlwaysAsIdentity(),
       content: bytea('content').notNull(),
       createdAt: moment('created_at').notNull(),
     },

@@ -1,25 +1,11 @@
-import {
-  bigint,
-  customType,
-  integer,
-  pgTableCreator,
-  primaryKey,
-  smallint,
-  text,
-  timestamp,
-  uuid,
-} from 'drizzle-orm/pg-core'
+import { integer, primaryKey, smallint, text, uuid } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
 import { authTables } from './auth.ts'
-
-const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 
 /** Organizations, members and API keys, under the configured table prefix, and the users. */
 export function organizationTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const organizations = table('organizations', {
     id: text('id').primaryKey(),
     name: text('name').notNull(),
@@ -49,9 +35,9 @@ export function organizationTables(namespace: string) {
     prefix: text('prefix').notNull(),
     scopes: text('scopes').array(),
     modelIds: text('model_ids').array(),
-    requestsPerMinute: bigint('requests_per_minute', { mode: 'number' }),
-    tokensPerMinute: bigint('tokens_per_minute', { mode: 'number' }),
-    concurrentJobs: bigint('concurrent_jobs', { mode: 'number' }),
+    requestsPerMinute: whole('requests_per_minute'),
+    tokensPerMinute: whole('tokens_per_minute'),
+    concurrentJobs: whole('concurrent_jobs'),
     createdBy: uuid('created_by'),
     createdAt: moment('created_at').notNull().defaultNow(),
     expiresAt: moment('expires_at'),
@@ -79,7 +65,7 @@ export function organizationTables(namespace: string) {
     {
       organizationId: text('organization_id').notNull(),
       part: smallint('part').notNull(),
-      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+      bytes: whole('bytes').notNull(),
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
   )

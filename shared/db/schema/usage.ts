@@ -1,13 +1,12 @@
-import { bigint, pgTableCreator, text, timestamp, uuid } from 'drizzle-orm/pg-core'
+import { text, uuid } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { moment, tableCreator, whole } from './columns.ts'
 
-const count = (name: string) => bigint(name, { mode: 'number' }).notNull()
+const count = (name: string) => whole(name).notNull()
 
 /** The usage of each job, under the configured table prefix. */
 export function usageTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const usage = pgTableCreator((name) => `${prefix}${name}`)('usage', {
+  const usage = tableCreator(namespace)('usage', {
     jobId: text('job_id').primaryKey(),
     organizationId: text('organization_id').notNull(),
     apiKeyId: text('api_key_id'),
@@ -19,7 +18,7 @@ export function usageTables(namespace: string) {
     promptTokens: count('prompt_tokens'),
     completionTokens: count('completion_tokens'),
     cachedTokens: count('cached_tokens'),
-    createdAt: timestamp('created_at', { withTimezone: true, mode: 'date' }).notNull(),
+    createdAt: moment('created_at').notNull(),
   })
   return { usage }
 }

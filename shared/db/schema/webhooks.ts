@@ -1,28 +1,14 @@
-import {
-  bigint,
-  customType,
-  integer,
-  jsonb,
-  pgTableCreator,
-  primaryKey,
-  smallint,
-  text,
-  timestamp,
-} from 'drizzle-orm/pg-core'
+import { integer, jsonb, primaryKey, smallint, text } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 import { organizationTables } from './organizations.ts'
-
-const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
 /** The states of a delivery. */
 export const DELIVERY_STATES = ['pending', 'delivered', 'failed'] as const
 
 /** Webhook endpoints, events and deliveries, under the configured table prefix. */
 export function webhookTables(namespace: string) {
-  const prefix = tablePrefixOf(namespace)
-  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const table = tableCreator(namespace)
   const endpoints = table('webhook_endpoints', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),
@@ -62,7 +48,7 @@ export function webhookTables(namespace: string) {
     {
       organizationId: text('organization_id').notNull(),
       part: smallint('part').notNull(),
-      bytes: bigint('bytes', { mode: 'number' }).notNull(),
+      bytes: whole('bytes').notNull(),
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
   )
