@@ -69,7 +69,7 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
   })
   const mel = await openLogMel(runtime, files.mel)
   const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)
-  const answers = createAnswerDecoder(decoder, { isRowCoupled: false })
+  const answers = createAnswerDecoder(decoder)
   const common = [
     suppress(files.generation.suppressedTokens),
     suppressAtBegin(files.generation.suppressedAtBegin),

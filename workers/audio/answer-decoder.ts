@@ -43,11 +43,8 @@ const ROWS_MAX = 8
 const ROWS_IN_VAIN_MAX = 8
 
 /** Rows of one run are at the same position, so each prompt length has its own batches. */
-export function createAnswerDecoder(
-  decoder: SpeechDecoder,
-  { isRowCoupled }: { readonly isRowCoupled: boolean },
-): AnswerDecoder {
-  const rowsMax = isRowCoupled ? 1 : ROWS_MAX
+export function createAnswerDecoder(decoder: SpeechDecoder): AnswerDecoder {
+  const rowsMax = decoder.isRowCoupled ? 1 : ROWS_MAX
   const batchers = new Map<number, Batcher<Row, void>>()
   const batcherFor = (length: number): Batcher<Row, void> => {
     const known = batchers.get(length)

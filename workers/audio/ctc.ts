@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
-import { areRowsCoupled } from '#workers/graph/operators.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
@@ -52,7 +52,7 @@ export async function openCtc(options: CtcOptions): Promise<Recognizer> {
     file: files.modelFile,
     output: 'logits',
     pads: files.ignoresPadding,
-    isRowCoupled: await areRowsCoupled([files.modelFile]),
+    isRowCoupled: (await readOperators(files.modelFile)).hasDynamicQuantization,
     ...(session && { session }),
     openReader: (type) => openFrameReader(runtime, type, (samples) => countFrames(files, samples)),
   })

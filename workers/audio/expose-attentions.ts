@@ -9,10 +9,10 @@ import {
   type GraphNode,
   int,
   int64Constant,
+  type Model,
   makeNode,
   makeValue,
 } from '#workers/graph/model.ts'
-import { readModelFile } from '#workers/graph/read-model.ts'
 import { resolveWeights } from '#workers/graph/resolve-weights.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import type { ModelBytes } from '#workers/runtime/runtime.ts'
@@ -48,10 +48,11 @@ export function attentionName(layer: number): string {
  */
 export async function exposeAttentions(
   file: string,
+  decoder: Model,
   { heads, headsPerLayer }: WantedHeads,
 ): Promise<ModelBytes | undefined> {
   const realFile = await realpath(file)
-  const model = await resolveWeights(await readModelFile(realFile), { file, realFile })
+  const model = await resolveWeights(decoder, { file, realFile })
   const graph = model && expose(model.graph, headsByLayer(heads), headsPerLayer)
   return graph && { name: file, bytes: writeModel({ ...model, graph }), folder: dirname(realFile) }
 }

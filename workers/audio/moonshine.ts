@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
-import { areRowsCoupled } from '#workers/graph/operators.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
@@ -45,8 +45,7 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
   const { runtime, folder, onnxFile, session } = options
   const files = await readMoonshineFiles(folder, onnxFile)
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
-  const graphs = [files.encoderFile, ...files.decoderFiles]
-  const isRowCoupled = await areRowsCoupled(graphs)
+  const encoderMarks = await readOperators(files.encoderFile)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
     const encoder = await openWaveModel<WindowStates>({
@@ -55,7 +54,7 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
       output: 'last_hidden_state',
       // A norm over time counts the padding.
       pads: false,
-      isRowCoupled,
+      isRowCoupled: encoderMarks.hasDynamicQuantization,
       ...(session && { session }),
       openReader: async () => ({
         read: async (states) => statesOfRows(states, decoder.stateType),
@@ -64,11 +63,11 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
     })
     const seconds = Math.min(WINDOW_SECONDS_MAX, files.contextLength / TOKENS_PER_SECOND)
     const windowSamples = Math.floor((options.windowSeconds ?? seconds) * SAMPLE_RATE)
-    const answers = createAnswerDecoder(decoder, { isRowCoupled })
+    const answers = createAnswerDecoder(decoder)
     const parts = { files, tokenizer, encoder, answers, windowSamples }
     return {
       windowSamples,
-      modelFiles: graphs,
+      modelFiles: [files.encoderFile, ...files.decoderFiles],
       noWordTimes: 'Moonshine has no timestamps',
       check: checkTranscription,
       ignoredFields,

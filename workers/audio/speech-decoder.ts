@@ -5,6 +5,9 @@ import {
   STATES,
 } from '#workers/engine/encoder-decoder/decoder-run.ts'
 import type { EncoderStates } from '#workers/engine/encoder-decoder/encoder-states.ts'
+import type { Model } from '#workers/graph/model.ts'
+import { findOperators } from '#workers/graph/operators.ts'
+import { readModelFile } from '#workers/graph/read-model.ts'
 import { closeOnFailure, openAll } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -27,6 +30,8 @@ export type WindowStates = EncoderStates
 export interface SpeechDecoder {
   /** Element type of the encoder states that the decoder takes. */
   readonly stateType: ElementType
+  /** A row of a run can change the others, so that rows run one by one. */
+  readonly isRowCoupled: boolean
   /** The number of runs that are worth making in parallel. */
   readonly poolSize: number
   /** The precision of the cross-attentions of each layer of which the decoder returns them. */
@@ -61,7 +66,9 @@ export async function openSpeechDecoder(
   wanted?: WantedHeads,
 ): Promise<SpeechDecoder> {
   const [file, ...others] = files
-  const exposed = wanted && (await openExposed(runtime, file, options, wanted))
+  const graphs = await Promise.all(files.map(readModelFile))
+  const [graph] = graphs as [Model, Model?]
+  const exposed = wanted && (await openExposed(runtime, { file, graph }, options, wanted))
   const opened = await openAll([
     Promise.resolve(exposed ?? openSessionPool(runtime, file, options)),
     ...others.map((other) => openSessionPool(runtime, other, options)),
@@ -80,6 +87,7 @@ export async function openSpeechDecoder(
     }
     return {
       stateType,
+      isRowCoupled: graphs.some((model) => findOperators(model).hasDynamicQuantization),
       poolSize: first.poolSize,
       close,
       attentionTypes: findAttentions(first.wide),
@@ -94,11 +102,11 @@ export async function openSpeechDecoder(
 /** The decoder with the attentions of some heads; undefined where it stays as its file has it. */
 async function openExposed(
   runtime: Runtime,
-  file: string,
+  { file, graph }: { readonly file: string; readonly graph: Model },
   options: SessionOptions,
   wanted: WantedHeads,
 ): Promise<SessionPool | undefined> {
-  const model = await exposeAttentions(file, wanted)
+  const model = await exposeAttentions(file, graph, wanted)
   if (model === undefined) return undefined
   return openSessionPool(runtime, model, options).catch((error: unknown) => {
     if (error instanceof ModelLoadError) return undefined

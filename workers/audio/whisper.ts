@@ -1,5 +1,5 @@
 import type { AudioResult, AudioSegment, SpokenToken } from '#shared/contracts/audio.ts'
-import { areRowsCoupled } from '#workers/graph/operators.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -65,17 +65,16 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
   const wanted = wantedHeads(files)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session, wanted)
   return closeOnFailure(decoder, async () => {
-    const isRowCoupled = await areRowsCoupled(files.decoderFiles)
     const encoder = await openWindowEncoder(files.mel, {
       runtime,
-      gathers: !isRowCoupled,
+      gathers: !decoder.isRowCoupled,
       file: files.encoderFile,
       stateType: decoder.stateType,
-      isRowCoupled: await areRowsCoupled([files.encoderFile]),
+      isRowCoupled: (await readOperators(files.encoderFile)).hasDynamicQuantization,
       ...(session && { session }),
     })
     return closeOnFailure(encoder, async () => {
-      const answers = createAnswerDecoder(decoder, { isRowCoupled })
+      const answers = createAnswerDecoder(decoder)
       const rules = rulesOf(files, tokens)
       const { timer, reason } = await openWordTimer({ runtime, decoder, files, tokenizer, tokens })
       const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers, timer }

@@ -4,6 +4,10 @@ import { readModelFile } from './read-model.ts'
 /** Operators whose presence decides how a model may be run. */
 export interface OperatorMarks {
   readonly hasGroupQueryAttention: boolean
+  /**
+   * A row of a batch can change its neighbours, because dynamic quantization has one scale for all
+   * values of a run. Such rows run one by one.
+   */
   readonly hasDynamicQuantization: boolean
   /**
    * Masked scores are quantized with a scale that the file states. A masked score is then the
@@ -15,15 +19,6 @@ export interface OperatorMarks {
 /** Finds them in a file. Throws `ModelLoadError` when it is not an ONNX model. */
 export async function readOperators(file: string): Promise<OperatorMarks> {
   return findOperators(await readModelFile(file))
-}
-
-/**
- * Whether a row of a batch can change its neighbours: dynamic quantization has one scale for all
- * values of a run. Such rows run one by one.
- */
-export async function areRowsCoupled(files: readonly string[]): Promise<boolean> {
-  const marks = await Promise.all(files.map(readOperators))
-  return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
 }
 
 /** Finds them in a model. Operators count in its functions and in the branches of its nodes too. */

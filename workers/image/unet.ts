@@ -1,5 +1,5 @@
 import { Batcher } from '#workers/embedding/batcher.ts'
-import { areRowsCoupled } from '#workers/graph/operators.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -71,7 +71,7 @@ export async function openUnet(
   const sessions = await openSessionPool(runtime, file, session)
   const { wide, poolSize } = sessions
   return await closeOnFailure(sessions, async () => {
-    const isRowCoupled = await areRowsCoupled([file])
+    const { hasDynamicQuantization: isRowCoupled } = await readOperators(file)
     const isSplit = inputOf(wide, 'sample')?.dims[0] === 1
     const isAccelerated = session.executionProvider === 'cuda'
     const rowsMax = ROWS_MAX[isAccelerated ? 'cuda' : 'cpu']

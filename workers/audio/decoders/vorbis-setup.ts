@@ -64,10 +64,10 @@ export function readSetup(identification: Uint8Array, setup: Uint8Array): Vorbis
     codebooks.push(book)
   }
   for (let left = bits.read(6) + 1; left > 0; left -= 1) bits.read(16)
-  const floors = list(bits, 6, () => readFloor(bits))
-  const residues = list(bits, 6, () => readResidueSetup(bits))
-  const mappings = list(bits, 6, () => readMapping(bits, head.channels))
-  const modes = list(bits, 6, () => {
+  const floors = list(bits, () => readFloor(bits))
+  const residues = list(bits, () => readResidueSetup(bits))
+  const mappings = list(bits, () => readMapping(bits, head.channels))
+  const modes = list(bits, () => {
     const isLong = bits.readFlag()
     bits.read(32)
     return { isLong, mapping: bits.read(8) }
@@ -96,8 +96,8 @@ function openHeader(packet: Uint8Array, kind: number): LowBitReader {
   return new LowBitReader(packet.subarray(7))
 }
 
-function list<T>(bits: LowBitReader, countBits: number, read: () => T): T[] {
-  return Array.from({ length: bits.read(countBits) + 1 }, read)
+function list<T>(bits: LowBitReader, read: () => T): T[] {
+  return Array.from({ length: bits.read(6) + 1 }, read)
 }
 
 function readFloor(bits: LowBitReader): Floor {
