@@ -110,8 +110,8 @@ function classOf(inside: readonly string[]): Token {
 
 /** The globs without braces that a glob expands to; undefined when its braces do not match up. */
 export function expandBraces(glob: string): string[] | undefined {
-  const open = findUnescaped(glob, '{', 0)
-  if (open === -1) return findUnescaped(glob, '}', 0) === -1 ? [glob] : undefined
+  const open = findUnescaped(glob, '{')
+  if (open === -1) return findUnescaped(glob, '}') === -1 ? [glob] : undefined
   const close = closingBrace(glob, open)
   if (close === -1) return undefined
   const [before, after] = [glob.slice(0, open), glob.slice(close + 1)]
@@ -124,8 +124,8 @@ export function expandBraces(glob: string): string[] | undefined {
   return expanded
 }
 
-function findUnescaped(text: string, wanted: string, from: number): number {
-  for (let at = from; at < text.length; at += 1) {
+function findUnescaped(text: string, wanted: string): number {
+  for (let at = 0; at < text.length; at += 1) {
     if (text[at] === '\\') at += 1
     else if (text[at] === wanted) return at
   }
