@@ -25,17 +25,13 @@ export function ofType<const Name extends keyof TypesByName>(
 }
 
 /** The same schema, which also accepts null. Throws for a schema without a JSON type. */
-export function nullable<Schema extends TSchema>(
-  schema: Schema,
-  options: object = {},
-): TUnsafe<Static<Schema> | null> {
+export function nullable<Schema extends TSchema>(schema: Schema): TUnsafe<Static<Schema> | null> {
   const { type, enum: values } = schema as { type?: string | string[]; enum?: unknown[] }
   if (type === undefined) throw new Error('null cannot be added to a schema without a type')
   return Type.Unsafe({
     ...schema,
     type: [type, 'null'].flat(),
     ...(values !== undefined && { enum: [...values, null] }),
-    ...options,
   })
 }
 

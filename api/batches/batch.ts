@@ -1,3 +1,4 @@
+import { presentUsage } from '#api/inference/responses/responses-answer.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { BatchRow } from '#shared/db/schema/batches.ts'
@@ -53,24 +54,12 @@ export function presentBatch(row: BatchRow): object {
     cancelled_at: seconds(row.cancelledAt),
     request_counts: { total: row.total, completed: row.completed, failed: row.failed },
     model: row.modelId,
-    usage: presentUsage(row),
+    usage: presentUsage(row, {}),
     metadata: row.metadata,
     output_expires_after:
       row.outputRetentionSeconds === null
         ? null
         : { anchor: 'created_at', seconds: row.outputRetentionSeconds },
-  }
-}
-
-/** The tokens of the lines answered so far. */
-function presentUsage(row: BatchRow): object {
-  const { promptTokens, completionTokens, cachedTokens, reasoningTokens } = row
-  return {
-    input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: cachedTokens },
-    output_tokens: completionTokens,
-    output_tokens_details: { reasoning_tokens: reasoningTokens },
-    total_tokens: promptTokens + completionTokens,
   }
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
+import type { ExecuteBatchable } from '#api/inference/batchable.ts'
 import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import { FairSlots } from '#api/v1/fair-slots.ts'
@@ -14,11 +15,11 @@ import type { Batches } from './batch-store.ts'
 import { type FinalizeServices, finalize } from './finalize.ts'
 import { FaultyInputError, readInput, within } from './input-lines.ts'
 import { type ClaimedLine, type LineAnswer, lineName } from './line-store.ts'
-import { type Execute, runLine } from './run-line.ts'
+import { runLine } from './run-line.ts'
 
 export interface DriverServices extends FinalizeServices {
   readonly batches: Batches
-  readonly execute: Execute
+  readonly execute: ExecuteBatchable
   readonly log: Logger
 }
 

@@ -29,8 +29,8 @@ import { lineContextOf } from './batch.ts'
 export type ClaimedLine = Pick<BatchLineRow, 'batchId' | 'line' | 'body' | 'attempts'> &
   Pick<BatchRow, 'organizationId' | 'endpoint' | 'modelIds' | 'apiKeyId' | 'userId'>
 
-/** What the answer of a line took; absent of a failed one. */
-export interface LineUse {
+/** The model and the tokens of an answer. A failed line has none. */
+interface LineUse {
   readonly modelId: string
   readonly usage: TokenUsage
 }

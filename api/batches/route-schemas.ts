@@ -1,4 +1,5 @@
 import { EXPIRES_AFTER } from '#api/files/expiry.ts'
+import { USAGE } from '#api/inference/responses/responses-schemas.ts'
 import { listResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { Type } from '#shared/schema-types.ts'
@@ -83,24 +84,7 @@ const BATCH = {
       },
     },
     model: { ...NULLABLE_STRING, description: 'The model that answered first.' },
-    usage: {
-      type: 'object',
-      description: 'The tokens of the requests that are answered.',
-      required: ['input_tokens', 'output_tokens', 'total_tokens'],
-      properties: {
-        input_tokens: { type: 'integer' },
-        input_tokens_details: {
-          type: 'object',
-          properties: { cached_tokens: { type: 'integer' } },
-        },
-        output_tokens: { type: 'integer' },
-        output_tokens_details: {
-          type: 'object',
-          properties: { reasoning_tokens: { type: 'integer' } },
-        },
-        total_tokens: { type: 'integer' },
-      },
-    },
+    usage: { ...USAGE, description: 'The tokens of the requests that are answered.' },
     metadata: { type: ['object', 'null'] },
     output_expires_after: {
       type: ['object', 'null'],

@@ -1,23 +1,11 @@
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import type { ExecuteBatchable } from '#api/inference/batchable.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import { type ErrorKind, failure, INTERNAL_MESSAGE, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { lineIdOf } from './batch.ts'
-import type { ClaimedLine, LineAnswer, LineUse } from './line-store.ts'
-
-/** Answers one request as its endpoint would; a text body is JSON already. Throws failures. */
-export type Execute = (request: {
-  readonly endpoint: string
-  readonly body: unknown
-  readonly organizationId: string
-  readonly modelIds: readonly string[] | null
-  /** Names the line, so that several runs of it count as one request. */
-  readonly requestId: string
-  readonly apiKeyId: string | undefined
-  readonly userId: string | undefined
-  readonly signal: AbortSignal
-}) => Promise<{ readonly body: object | string } & LineUse>
+import type { ClaimedLine, LineAnswer } from './line-store.ts'
 
 /** The next step for a line after a run. */
 type LineOutcome =
@@ -36,7 +24,11 @@ const RETRIABLE: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
 /** Runs a line and separates final answers from failures that are worth a retry. */
 export async function runLine(
   line: ClaimedLine,
-  options: { readonly execute: Execute; readonly log: Logger; readonly signal: AbortSignal },
+  options: {
+    readonly execute: ExecuteBatchable
+    readonly log: Logger
+    readonly signal: AbortSignal
+  },
 ): Promise<LineOutcome> {
   const { execute, log, signal } = options
   // Names the line in its output file, and its usage and activity.

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox'
 
-import { deletedResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
+import { deletedResponse, listResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { TUNING_STATES } from '#shared/db/schema/fine-tuning.ts'
 import { Type } from '#shared/schema-types.ts'
@@ -199,24 +199,12 @@ const FINE_TUNE_EVENT = {
   },
 }
 
-function listOf(items: object): object {
-  return {
-    type: 'object',
-    description: 'A list.',
-    properties: {
-      object: { const: 'list' },
-      data: { type: 'array', items },
-      has_more: { type: 'boolean' },
-    },
-  }
-}
-
 /** A list, or a stream with `stream=true`. */
 function listOrStream(items: object): object {
   return {
     description: 'A list, or events as they happen where `stream` is true.',
     content: {
-      'application/json': { schema: listOf(items) },
+      'application/json': { schema: listResponse(items) },
       'text/event-stream': { schema: { description: 'Lines `data: {…}`, one event each.' } },
     },
   }
@@ -250,7 +238,7 @@ export const LIST = operation({
   operationId: 'listFineTuningJobs',
   summary: 'List the fine-tuning jobs of the organization; `metadata[name]=value` filters them',
   querystring: PAGE_QUERY,
-  answer: listOf(JOB),
+  answer: listResponse(JOB),
 })
 export const RETRIEVE = onJob('retrieveFineTuningJob', 'Show a fine-tuning job')
 export const CANCEL = onJob('cancelFineTuningJob', 'Cancel a fine-tuning job')
@@ -261,7 +249,11 @@ export const EVENTS = {
   querystring: EVENTS_QUERY,
 }
 export const CHECKPOINTS = {
-  ...onJob('listFineTuningJobCheckpoints', 'List the checkpoints of a job', listOf(CHECKPOINT)),
+  ...onJob(
+    'listFineTuningJobCheckpoints',
+    'List the checkpoints of a job',
+    listResponse(CHECKPOINT),
+  ),
   querystring: PAGE_QUERY,
 }
 
@@ -280,7 +272,7 @@ export const LIST_FINE_TUNES = operation({
   operationId: 'listFineTunes',
   summary: 'List the fine-tuning jobs',
   deprecated: true,
-  answer: listOf(FINE_TUNE),
+  answer: listResponse(FINE_TUNE),
 })
 export const RETRIEVE_FINE_TUNE = onFineTune('retrieveFineTune', 'Show a fine-tuning job')
 export const CANCEL_FINE_TUNE = onFineTune('cancelFineTune', 'Cancel a fine-tuning job')

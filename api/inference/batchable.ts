@@ -80,7 +80,7 @@ interface BatchableAnswer {
 }
 
 /** Answers a request as its endpoint does, with batch priority. Throws failures. */
-type ExecuteBatchable = (request: BatchableRequest) => Promise<BatchableAnswer>
+export type ExecuteBatchable = (request: BatchableRequest) => Promise<BatchableAnswer>
 
 type Needs = Pick<
   InferenceServices,

@@ -1,4 +1,4 @@
-import type { TOptional, TUnknown, TUnsafe } from 'typebox'
+import type { TOptional, TProperties, TUnknown, TUnsafe } from 'typebox'
 
 import { IGNORED_EXCEPT } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -6,6 +6,20 @@ import { Type } from '#shared/schema-types.ts'
 import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 // JSON Schema of request fields that may be left out. `null` means the default everywhere.
+
+/** The model of a body, on routes that name no model. */
+const MODEL = Type.String({ minLength: 1, description: 'The id of a model.' })
+/** The model of a body, on routes that name the model. */
+export const IGNORED_MODEL = optionalString({ description: 'Ignored: the path names the model.' })
+
+/** The body of a route, and that of its older path, which names the model. */
+export function modelBodies<Fields extends TProperties>(fields: Fields) {
+  const options = { additionalProperties: false }
+  return {
+    body: Type.Object({ model: MODEL, ...fields }, options),
+    engineBody: Type.Object({ model: IGNORED_MODEL, ...fields }, options),
+  }
+}
 
 /** A number that may be left out. */
 export function optionalNumber(options: object): TOptional<TUnsafe<number | null>> {

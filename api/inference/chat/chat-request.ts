@@ -5,6 +5,7 @@ import {
   answerLength,
   ineffective,
   invalidValue,
+  modelBodies,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
@@ -105,17 +106,8 @@ const FIELDS = {
   ...SAMPLING_FIELDS,
 }
 
-/** The body of `POST /v1/chat/completions`. */
-export const CHAT_BODY = Type.Object(
-  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
-
-/** The same where the path names the model. */
-export const ENGINE_CHAT_BODY = Type.Object(
-  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
+/** The bodies of `POST /v1/chat/completions` and of its older path. */
+export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(FIELDS)
 
 export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
 

@@ -1,7 +1,12 @@
 import type { Static } from 'typebox'
 
 import { addIgnoredFields } from '#api/http/validation.ts'
-import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import {
+  modelBodies,
+  optionalBoolean,
+  optionalInteger,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
@@ -81,17 +86,8 @@ const FIELDS = {
   ...SAMPLING_FIELDS,
 }
 
-/** The body of `POST /v1/completions`. */
-export const COMPLETION_BODY = Type.Object(
-  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
-
-/** The same where the path names the model. */
-export const ENGINE_COMPLETION_BODY = Type.Object(
-  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
+/** The bodies of `POST /v1/completions` and of its older path. */
+export const { body: COMPLETION_BODY, engineBody: ENGINE_COMPLETION_BODY } = modelBodies(FIELDS)
 
 export type CompletionBody = Static<typeof ENGINE_COMPLETION_BODY>
 

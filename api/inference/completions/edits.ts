@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import { optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { modelBodies, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import { EDIT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS, samplingParams } from '#api/inference/sampling-fields.ts'
@@ -30,14 +30,7 @@ const FIELDS = {
   timeout: SAMPLING_FIELDS.timeout,
 }
 
-const EDIT_BODY = Type.Object(
-  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
-const ENGINE_EDIT_BODY = Type.Object(
-  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
+const { body: EDIT_BODY, engineBody: ENGINE_EDIT_BODY } = modelBodies(FIELDS)
 type EditBody = Static<typeof ENGINE_EDIT_BODY>
 
 /** `POST /edits` and its older path. */

@@ -4,6 +4,7 @@ import {
   fixed,
   ineffective,
   invalidValue,
+  modelBodies,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
@@ -99,17 +100,8 @@ const FIELDS = {
   timeout: SAMPLING_FIELDS.timeout,
 }
 
-/** The body of `POST /v1/embeddings`. */
-export const EMBEDDING_BODY = Type.Object(
-  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
-
-/** The same where the path names the model. */
-export const ENGINE_EMBEDDING_BODY = Type.Object(
-  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
-  { additionalProperties: false },
-)
+/** The bodies of `POST /v1/embeddings` and of its older path. */
+export const { body: EMBEDDING_BODY, engineBody: ENGINE_EMBEDDING_BODY } = modelBodies(FIELDS)
 
 export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
 

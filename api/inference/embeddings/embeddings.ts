@@ -26,32 +26,37 @@ import {
   watchTokens,
 } from './embedding-request.ts'
 
-const EMBEDDING_RESPONSE = {
-  type: 'object',
-  description: 'The vectors, in the order of the inputs.',
-  required: ['object', 'data', 'model', 'usage'],
-  properties: {
-    object: { const: 'list' },
-    data: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['object', 'index', 'embedding'],
-        properties: {
-          object: { const: 'embedding' },
-          index: { type: 'integer' },
-          embedding: {
-            anyOf: [
-              { type: 'array', items: { type: 'number' } },
-              { type: 'string', description: 'Base64 of little-endian 32-bit floats.' },
-            ],
-          },
+/** The schema of an answer with the vectors of each input, under the name of their field. */
+export function vectorsResponse(
+  name: 'embedding' | 'embeddings',
+  vectors: object,
+  description: string,
+): object {
+  return {
+    type: 'object',
+    description,
+    required: ['object', 'data', 'model', 'usage'],
+    properties: {
+      object: { const: 'list' },
+      data: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['object', 'index', name],
+          properties: { object: { const: name }, index: { type: 'integer' }, [name]: vectors },
         },
       },
+      model: { type: 'string' },
+      usage: PROMPT_USAGE,
     },
-    model: { type: 'string' },
-    usage: PROMPT_USAGE,
-  },
+  }
+}
+
+const EMBEDDING = {
+  anyOf: [
+    { type: 'array', items: { type: 'number' } },
+    { type: 'string', description: 'Base64 of little-endian 32-bit floats.' },
+  ],
 }
 
 /** `POST /embeddings` and its older path. */
@@ -64,7 +69,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     tag: 'Embeddings',
     body: EMBEDDING_BODY,
     engineBody: ENGINE_EMBEDDING_BODY,
-    answer: EMBEDDING_RESPONSE,
+    answer: vectorsResponse('embedding', EMBEDDING, 'The vectors, in the order of the inputs.'),
     precheck: checkInputCount,
     handle: (http) => embed(http, services),
   })
@@ -144,7 +149,17 @@ export async function writeEmbeddings(
   { vectors, usage }: Embedded,
 ): Promise<string> {
   const data = await writeVectors(vectors, (vector, index) => presentVector(body, vector, index))
-  const around = JSON.stringify(presentAround(model, usage))
+  return writeList(model, usage, data)
+}
+
+/** An answer as JSON text around its data, which are JSON text already. */
+export function writeList(
+  { id }: CatalogueModel,
+  { promptTokens }: TokenUsage,
+  data: string,
+): string {
+  const usage = { prompt_tokens: promptTokens, total_tokens: promptTokens }
+  const around = JSON.stringify({ object: 'list', model: id, usage })
   return `${around.slice(0, -1)},"data":${data}}`
 }
 
@@ -166,11 +181,6 @@ export async function writeVectors(
     await setImmediate()
   }
   return `[${written.join(',')}]`
-}
-
-function presentAround(model: CatalogueModel, { promptTokens }: TokenUsage): object {
-  const usage = { prompt_tokens: promptTokens, total_tokens: promptTokens }
-  return { object: 'list', model: model.id, usage }
 }
 
 function presentVector(body: EmbeddingBody, vector: string, index: number): object {

@@ -11,7 +11,7 @@ import {
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
-import { JOB_ERRORS, PROMPT_USAGE } from '#api/inference/response-schemas.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -23,6 +23,7 @@ import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
 import { checkInputCount, watchTokens } from './embedding-request.ts'
+import { vectorsResponse, writeList } from './embeddings.ts'
 
 const TEXT = Type.String({ minLength: 1 })
 const DOCUMENT = Type.Object(
@@ -73,34 +74,13 @@ export type MultiVectorBody = Static<typeof MULTI_VECTOR_BODY>
 
 const NUMBERS = { type: 'array', items: { type: 'array', items: { type: 'number' } } }
 const ENCODED = { type: 'array', items: { type: 'string' } }
-const MULTI_VECTOR_RESPONSE = {
-  type: 'object',
-  description: 'The vectors of the tokens of each text, in the order of the inputs.',
-  required: ['object', 'data', 'model', 'usage'],
-  properties: {
-    object: { const: 'list' },
-    data: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['object', 'index', 'embeddings'],
-        properties: {
-          object: { const: 'embeddings' },
-          index: { type: 'integer' },
-          embeddings: {
-            anyOf: [
-              NUMBERS,
-              ENCODED,
-              { type: 'object', properties: { float: NUMBERS, base64: ENCODED } },
-            ],
-          },
-        },
-      },
-    },
-    model: { type: 'string' },
-    usage: PROMPT_USAGE,
+const MULTI_VECTOR_RESPONSE = vectorsResponse(
+  'embeddings',
+  {
+    anyOf: [NUMBERS, ENCODED, { type: 'object', properties: { float: NUMBERS, base64: ENCODED } }],
   },
-}
+  'The vectors of the tokens of each text, in the order of the inputs.',
+)
 
 /** `POST /multi-vector`, as Jina has it: texts as a vector of each of their tokens. */
 export function registerMultiVector(app: FastifyInstance, services: InferenceServices): void {
@@ -158,7 +138,7 @@ const SLICE_VALUES = 16_384
 
 /** The answer as JSON text; the event loop runs between slices of large ones. */
 export async function writeMultiVector(
-  { id }: CatalogueModel,
+  model: CatalogueModel,
   { embedding_type: formats }: MultiVectorBody,
   { result, usage }: { readonly result: Result; readonly usage: TokenUsage },
 ): Promise<string> {
@@ -167,10 +147,7 @@ export async function writeMultiVector(
     const embeddings = await writeFormats(Buffer.from(matrix, 'base64'), result.width, formats)
     written.push(`{"object":"embeddings","index":${index},"embeddings":${embeddings}}`)
   }
-  const { promptTokens } = usage
-  const counts = { prompt_tokens: promptTokens, total_tokens: promptTokens }
-  const around = JSON.stringify({ object: 'list', model: id, usage: counts })
-  return `${around.slice(0, -1)},"data":[${written.join(',')}]}`
+  return writeList(model, usage, `[${written.join(',')}]`)
 }
 
 async function writeFormats(

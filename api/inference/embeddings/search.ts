@@ -1,7 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import {
+  IGNORED_MODEL,
+  optionalBoolean,
+  optionalInteger,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { ENGINE_PARAMS, getCapableModel, modelNameOf } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
@@ -48,7 +53,7 @@ const SEARCH_BODY = Type.Object(
     }),
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
-    model: optionalString({ description: 'Ignored: the path names the model.' }),
+    model: IGNORED_MODEL,
   },
   { additionalProperties: false },
 )

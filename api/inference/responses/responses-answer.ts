@@ -88,12 +88,15 @@ function presentTool(tool: ToolField): object {
   return { type, name, description, parameters, strict: strict ?? false }
 }
 
-/** The tokens of a response. */
-export function presentUsage(usage: TokenUsage): object {
+/** Token counts; a response also counts the tokens that were written to a cache. */
+export function presentUsage(
+  usage: TokenUsage,
+  otherInputTokens: object = { cache_write_tokens: 0 },
+): object {
   const { promptTokens, completionTokens, cachedTokens, reasoningTokens = 0 } = usage
   return {
     input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
+    input_tokens_details: { cached_tokens: cachedTokens, ...otherInputTokens },
     output_tokens: completionTokens,
     output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,

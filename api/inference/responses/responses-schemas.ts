@@ -63,9 +63,9 @@ const REASONING = {
   },
 }
 
-/** The tokens of a response. */
+/** Token counts of responses and batches. */
 export const USAGE = {
-  type: ['object', 'null'],
+  type: 'object',
   required: ['input_tokens', 'output_tokens', 'total_tokens'],
   properties: {
     input_tokens: { type: 'integer' },

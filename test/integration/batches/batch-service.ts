@@ -8,9 +8,9 @@ import { openBatches } from '#api/batches/batch-store.ts'
 import { BatchDriver, type DriverServices } from '#api/batches/driver.ts'
 import { openBatchLines } from '#api/batches/line-store.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
-import type { Execute } from '#api/batches/run-line.ts'
 import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
+import type { ExecuteBatchable } from '#api/inference/batchable.ts'
 import { buildApp } from '#api/server/app.ts'
 import { v1Plugin } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
@@ -46,7 +46,7 @@ export interface BatchService {
   readonly database: Database
   readonly store: ObjectStore
   /** What answers the requests of the batches; replaced by tests. */
-  execute: (request: Parameters<Execute>[0]) => Promise<object | string>
+  execute: (request: Parameters<ExecuteBatchable>[0]) => Promise<object | string>
   /** Another process that works at the batches. */
   startDriver(overrides?: Partial<DriverServices>): BatchDriver
   newKey(scopes: readonly string[] | null): Promise<string>
