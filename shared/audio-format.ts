@@ -1,4 +1,4 @@
-/** Containers that a recording may come in, as its first bytes show them. */
+/** The containers that a recording may come in, recognized by their first bytes. */
 export type AudioFormat = 'aac' | 'flac' | 'mp3' | 'mp4' | 'ogg' | 'wav' | 'webm'
 
 const ID3_HEADER_BYTES = 10
@@ -11,7 +11,7 @@ export function detectAudioFormat(head: Uint8Array): AudioFormat | undefined {
   if (text(4, 8) === 'ftyp') return 'mp4'
   if (text(0, 4) === '\u001aE\u00df\u00a3') return 'webm'
   const tag = id3Length(head)
-  // A tag with a cover image reaches beyond the first bytes; MP3 is what tags are written for.
+  // A tag with a cover image is longer than `head`. ID3 tags are mostly written for MP3.
   if (tag > head.length - 4) return 'mp3'
   if (text(tag, tag + 4) === 'fLaC') return 'flac'
   const [first = 0, second = 0] = head.subarray(tag)

@@ -18,19 +18,19 @@ export interface ModelOptions {
   /** Overrides the context length of the model's own configuration, downwards. */
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
-  /** Tokens of one image, of models that read images in about their own size. */
+  /** The largest number of tokens of one image, for models that read images near their own size. */
   readonly maxImageTokens?: number
   /** File stem below `onnx/`, such as `model_quantized`; the best available one when absent. */
   readonly onnxFile?: string
   readonly executionProvider?: 'cpu' | 'cuda'
   readonly intraOpThreads?: number
-  /** How vectors of tokens become one, where the model's files do not say. */
+  /** How token vectors are pooled into one, where the model's files do not say so. */
   readonly pooling?: (typeof POOLING_MODES)[number]
-  /** Whether leading dimensions are embeddings by themselves, where the files do not say. */
+  /** Whether the leading dimensions are embeddings by themselves, where the files do not say so. */
   readonly matryoshka?: boolean
   readonly queryPrefix?: string
   readonly passagePrefix?: string
-  /** Tokens of a document, instead of those in the files of a model of several vectors. */
+  /** Tokens read of a document. Replaces the length in the files of a multi-vector model. */
   readonly documentLength?: number
   /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
   readonly tokenIdVocabulary?: 'native' | 'reject'
@@ -57,8 +57,8 @@ export interface ModelOptions {
 }
 
 /**
- * The engine that reads an option. Rerankers, classifiers, sparse encoders and models of several
- * vectors have the kind `embedding` but read other options; a model of texts with images has one
+ * The engine that reads an option. Rerankers, classifiers, sparse encoders and multi-vector models
+ * have the kind `embedding` but read other options; a model that embeds texts and images reads one
  * more.
  */
 type OptionReader =
@@ -69,7 +69,7 @@ type OptionReader =
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */
   readonly readers?: readonly OptionReader[]
-  /** The accepted values, for the error message. */
+  /** The accepted values, as the error message lists them. */
   readonly must: string
   readonly holds: (value: unknown) => boolean
 }

@@ -16,7 +16,7 @@ export interface CatalogueModel {
   readonly ownedBy: string
   /** Unix seconds, as `GET /v1/models` shows it. */
   readonly created: number
-  /** What the model can do beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
+  /** Abilities beyond those of the kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
   readonly capabilities: readonly string[]
   readonly options: ModelOptions
   /** Prices for the costs that the console shows; absent when nothing is charged. */
@@ -25,7 +25,7 @@ export interface CatalogueModel {
   readonly adapter?: ModelAdapter
 }
 
-/** The fields that derive one model from another. */
+/** The fields that make one model from another. */
 interface ModelAdapter {
   /** The id of the base model. */
   readonly baseId: string
@@ -41,7 +41,7 @@ interface ModelPrice {
 
 /** The models of an installation: lookup by id or alias. */
 export interface Catalogue {
-  /** Those with an adapter follow their base model. */
+  /** A model with an adapter follows its base model. */
   readonly models: readonly CatalogueModel[]
   /** The model behind an id or alias, or undefined. */
   find(idOrAlias: string): CatalogueModel | undefined
@@ -70,14 +70,14 @@ export function parseCatalogue(content: unknown): Catalogue {
 }
 
 /**
- * A row for each queue of the installation: that of every model, and one of kind `training` for
- * each model with the capability `fine-tune`.
+ * One row for each queue of the installation: a queue for every model, and one of kind `training`
+ * for each model with the capability `fine-tune`.
  */
 export function queuesOf({ models }: Pick<Catalogue, 'models'>): readonly CatalogueModel[] {
   const served = models.filter(({ adapter }) => adapter === undefined)
   const tunable = served.filter(({ capabilities }) => capabilities.includes('fine-tune'))
   const trainings = tunable.map((model): CatalogueModel => {
-    // These limits are of requests to the model itself.
+    // These limits apply to requests to the base model itself.
     const { slots: _slots, maxQueueDepth: _depth, ...options } = model.options
     return { ...model, kind: 'training', options }
   })
@@ -98,7 +98,7 @@ const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
 }
-/** Capabilities that make a model of embeddings one of something else. */
+/** Capabilities that replace the dense embeddings of an embedding model by another output. */
 const SINGLE_TASKS = ['multi-vector', 'rerank', 'classify', 'sparse'] as const
 // A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
@@ -110,7 +110,7 @@ interface PlacedModel {
   readonly path: string
 }
 
-/** A model of the list, and one for each of its adapters. */
+/** A model of the list and a model for each of its adapters. */
 function parseEntry(entry: unknown, path: string): PlacedModel[] {
   const record = asRecord(entry, path)
   const model = parseModel(record, path)

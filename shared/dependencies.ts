@@ -14,20 +14,20 @@ export interface Dependency {
   check(): Promise<unknown>
 }
 
-/** The state of a dependency, and since when it holds. */
+/** The state of a dependency, and the time since which it holds. */
 export interface DependencyState {
   readonly name: string
   readonly isRequired: boolean
   readonly remedy: string
   readonly isOk: boolean
   readonly sinceMs: number
-  /** Why the last check failed, for operators; absent when it did not. */
+  /** Why the last check failed, for operators; absent after a success. */
   readonly reason?: string
 }
 
 /** Below the timeout of the probes in `deploy/helm`. */
 const CHECK_TIMEOUT_MS = 2000
-/** Probes, metrics and consoles of one interval share a check. */
+/** Probes, metrics and consoles that ask within this interval share one check. */
 const KEPT_MS = 500
 const WATCH_INTERVAL_MS = 10_000
 const REASON_LENGTH_MAX = 300
@@ -49,7 +49,7 @@ export class Dependencies {
     this.#log = tools.log
   }
 
-  /** Those that failed their last check. */
+  /** The dependencies that failed their last check. */
   get failing(): readonly DependencyState[] {
     return [...this.#failing.values()]
   }

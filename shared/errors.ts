@@ -31,7 +31,7 @@ export interface FailureDetails {
   readonly param?: string
   /** Overrides the kind's `type` slug in the OpenAI dialect. */
   readonly openaiType?: string
-  /** A failure by deadline has one second unless another wait is known. */
+  /** A failure by deadline suggests one second unless another wait is known. */
   readonly retryAfterSeconds?: number
   /** False means that a retry cannot help. */
   readonly shouldRetry?: boolean

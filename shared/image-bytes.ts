@@ -1,22 +1,22 @@
-/** Chunks of a PNG that change how its pixels look, besides the critical ones. */
+/** Optional chunks of a PNG that change how its pixels look. */
 const KEPT_CHUNKS = new Set('tRNS gAMA cHRM sRGB iCCP cICP sBIT bKGD pHYs eXIf'.split(' '))
 /**
  * Pixels of one side of an image. Decoders and resizers work line by line: nine million lines of
- * one pixel take them as long as a hundred images with as many pixels in a square.
+ * one pixel take as long as a hundred square images with as many pixels.
  */
 export const IMAGE_SIDE_MAX = 32_768
-/** Encoders write some thousand. */
+/** Encoders write some thousand chunks. */
 const CHUNKS_MAX = 100_000
-/** Encoders write a dozen. */
+/** Encoders write about a dozen scans. */
 const SCANS_MAX = 100
 
 const PNG_SIGNATURE = '\x89PNG\r\n\x1a\n'
 const JPEG_SIGNATURE = '\xff\xd8\xff'
 
 /**
- * The image without what makes a decoder work beyond its pixels: texts of a PNG, each of which
- * inflates to megabytes that are all held at once, are left out. Throws for a JPEG of very many
- * scans, in each of which a decoder goes through all pixels again, and a PNG of very many chunks.
+ * Removes the parts of an image that cost a decoder more than its pixels: texts of a PNG, each of
+ * which inflates to megabytes held in memory at once. Throws for a JPEG with very many scans,
+ * because a decoder goes through all pixels again for each, and for a PNG with very many chunks.
  */
 export function boundImage(bytes: Buffer): Buffer {
   if (startsWith(bytes, PNG_SIGNATURE)) return withoutTexts(bytes)
@@ -57,7 +57,7 @@ function refuseManyScans(bytes: Buffer): void {
     if (bytes[at] !== 0xff) continue
     const marker = bytes[at + 1] ?? 0
     if (marker === END_OF_IMAGE) return
-    // Bytes of a scan that look like a marker, restarts, and fill bytes.
+    // Inside a scan these are escaped bytes, restarts and fill bytes, which only look like markers.
     if (marker === 0 || marker === 1 || marker === 0xff || isRestart(marker)) continue
     if (marker === START_OF_SCAN) scans += 1
     if (scans > SCANS_MAX) throw new Error(`the JPEG has more than ${SCANS_MAX} scans`)

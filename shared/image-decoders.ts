@@ -1,6 +1,6 @@
 import type sharp from 'sharp'
 
-// As libvips names them. Other formats, such as SVG, AVIF and TIFF, are not parsed at all.
+// The names of the decoders in libvips. Other formats, such as SVG, AVIF and TIFF, are not parsed.
 const DECODERS = [
   'VipsForeignLoadPng',
   'VipsForeignLoadJpeg',
@@ -12,12 +12,12 @@ const DECODERS = [
 let areRestricted = false
 
 /**
- * Blocks all decoders of the image library but those of PNG, JPEG, WebP and GIF. The library
- * chooses a decoder by the content of a file, not by its name or content type: a file that passes a
- * check by mistake must not reach a decoder that is unfit for hostile files.
+ * Blocks all decoders of the image library except PNG, JPEG, WebP and GIF. The library chooses a
+ * decoder by the content of a file, not by its name or content type. A file that passes a check by
+ * mistake must not reach a decoder that is unsafe for hostile files.
  */
 export function restrictImageDecoders(library: typeof sharp): void {
-  // Not twice: between the two calls an image that is decoded elsewhere would be refused.
+  // A second call would block the decoders for a moment, and an image decoded elsewhere would fail.
   if (areRestricted) return
   areRestricted = true
   library.block({ operation: ['VipsForeignLoad'] })

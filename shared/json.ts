@@ -40,7 +40,7 @@ export function listAt(value: unknown, ...path: readonly (string | number)[]): r
   return Array.isArray(found) ? found : []
 }
 
-/** A value that is there by what is known of its source; throws where it is not. */
+/** Asserts that a value whose source guarantees it is present. Throws otherwise. */
 export function defined<T>(value: T | null | undefined): T {
   if (value === undefined || value === null) throw new Error('a value is missing')
   return value
@@ -52,26 +52,29 @@ interface JsonLimits {
   readonly members: number
   readonly values: number
   readonly textBytes: number
-  /** Whether numbers beyond the range of a double are refused: they would be read as Infinity. */
+  /**
+   * Whether numbers beyond the range of a double are refused, because they would be read as
+   * Infinity.
+   */
   readonly requiresFinite: boolean
 }
 
 /** The limits of a JSON body. */
 export const JSON_LIMITS = {
-  /** Arrays and objects within each other. */
+  /** How deep arrays and objects may be nested. */
   depth: 200,
   /** Members of all objects together. */
   members: 50_000,
-  /** Items and members of everything together: a request may embed 300,000 token ids. */
+  /** Items and members of all arrays and objects: a request may embed 300,000 token ids. */
   values: 400_000,
-  /** Bytes of one text: of a million tokens, more or less. */
+  /** Bytes of one text: about a million tokens. */
   textBytes: 4 * 1024 * 1024,
   requiresFinite: true,
 } as const satisfies JsonLimits
 
 /**
- * Limits of JSON text inside a string, such as the arguments of a call: templates parse it. A model
- * may have written numbers beyond all bounds, and its client sends them back.
+ * Limits of JSON text inside a string, such as the arguments of a call, which templates parse.
+ * Large numbers are accepted: a model may have written them, and its client sends them back.
  */
 export const JSON_TEXT_LIMITS = {
   depth: 64,
@@ -91,20 +94,23 @@ const OPENER = 1
 const CLOSER = 2
 const SEPARATOR = 3
 const TEXT = 4
-/** The role of each byte outside of strings. */
+/** The role of each byte outside strings. */
 const ROLES = new Uint8Array(256)
 for (const opener of '[{') ROLES[opener.charCodeAt(0)] = OPENER
 for (const closer of ']}') ROLES[closer.charCodeAt(0)] = CLOSER
 for (const separator of [COMMA, COLON]) ROLES[separator] = SEPARATOR
 ROLES[QUOTE] = TEXT
 const NAME_SHOWN_MAX = 64
-/** Numbers of as many characters without an exponent are finite. */
+/** Numbers of at most this length without an exponent are finite. */
 const FINITE_CHARACTERS = 300
 
-/** Where something begins, and where it ends. */
+/** The start and the end of a range. */
 type Range = readonly [number, number]
 
-/** The refusal of a JSON text of too many parts, naming the parameter it is in; else undefined. */
+/**
+ * The refusal of a JSON text with too many parts, with the name of the parameter; undefined if the
+ * text is within the limits.
+ */
 export function judgeJson(
   bytes: Buffer,
   limits: JsonLimits = JSON_LIMITS,
@@ -120,10 +126,10 @@ export function judgeJson(
   let depth = 0
   let members = 0
   let values = 0
-  /** Where the last text begins, and where the name of the parameter that is being read. */
+  /** The range of the last text, and that of the name of the current parameter. */
   let text: Range = [0, 0]
   let name = text
-  /** Where the number, if any, begins that the next separator ends. */
+  /** The start of the current number, which the next separator ends. */
   let number = 0
   const refuse = (what: string, limit: number): ServiceError => tooMuch(bytes, name, what, limit)
   for (let at = 0; at < length; at += 1) {
@@ -159,7 +165,7 @@ export function judgeJson(
 /** Whether this is a number that is read as Infinity. */
 function isInfinite(bytes: Buffer, start: number, end: number): boolean {
   const isShort = end - start < FINITE_CHARACTERS
-  // The shortest one is `1e309`; most values are short and have no exponent.
+  // The shortest infinite number is `1e309`; most values are short and have no exponent.
   if (end - start < 5 || (isShort && !hasExponent(bytes, start, end))) return false
   return Math.abs(Number(bytes.toString('latin1', start, end))) === Number.POSITIVE_INFINITY
 }
@@ -171,12 +177,12 @@ function hasExponent(bytes: Buffer, start: number, end: number): boolean {
   return false
 }
 
-/** Where the text that begins with the quote at `start` ends, by its closing quote. */
+/** The position of the closing quote of the text that begins with the quote at `start`. */
 function endOfText(bytes: Buffer, start: number): number {
   const end = bytes.indexOf(QUOTE, start + 1)
   if (end === -1) return bytes.length
   if (bytes[end - 1] !== BACKSLASH) return end
-  // Millions of escaped quotes would each cost a search.
+  // One loop, because a search for each of millions of escaped quotes would be slow.
   for (let at = start + 1; at < bytes.length; at += 1) {
     const byte = bytes[at]
     if (byte === QUOTE) return at

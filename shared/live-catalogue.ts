@@ -4,7 +4,7 @@ import { type Catalogue, type CatalogueModel, parseCatalogue } from './catalogue
 import type { Logger } from './logger.ts'
 import type { QueueKeys } from './queue/keys.ts'
 
-/** A model that an operator has added: its entry as in `models.json`, the operator and the time. */
+/** A model that an operator added: its entry as in `models.json`, the operator and the time. */
 export interface AddedModel {
   readonly entry: { readonly id: string }
   readonly by: string
@@ -62,7 +62,7 @@ export class LiveCatalogue implements Catalogue {
     await this.read()
     this.#timer = setInterval(() => {
       this.read().catch((error: Error) => {
-        // Redis is away: the models of the last reading stay.
+        // Redis is unreachable: the models of the last read stay.
         this.#source.log.debug({ operation: 'catalogue.read', reason: error.message }, 'redis')
       })
     }, READ_INTERVAL_MS)
@@ -91,7 +91,7 @@ export class LiveCatalogue implements Catalogue {
       const { models } = parseCatalogue({ models: [entry] })
       return models.filter(({ id: own }) => !this.isListed(own))
     } catch (error) {
-      // Another release may have written it.
+      // Another release may have written the entry.
       const { message: reason } = error as Error
       const fields = { operation: 'catalogue.read', modelId: id, reason }
       this.#source.log.warn(fields, 'an added model is ignored')

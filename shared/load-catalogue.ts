@@ -8,8 +8,8 @@ const CATALOGUE_BYTES_MAX = 16 << 20
 const PROJECT = join(import.meta.dirname, '..')
 
 /**
- * The absolute path of a catalogue or of a model folder. A relative one starts at the working
- * folder; where nothing has that name there, the files that ship with Millrace are meant.
+ * The absolute path of a catalogue or a model folder. A relative path starts at the working folder;
+ * if nothing exists there, it refers to the files that ship with Millrace.
  */
 export function findShipped(path: string): string {
   const own = resolve(path)

@@ -10,12 +10,13 @@ export async function readVersion(): Promise<string> {
 }
 
 /**
- * Frees what only the start needed: V8 would keep it, and the room that young objects took
- * meanwhile, until the process allocates as much again. Blocks the process for 50 to 100 ms.
+ * Frees the memory that only the start needed. V8 would otherwise keep it, together with the
+ * enlarged young generation, until the process allocates as much again. Blocks the process for 50
+ * to 100 ms.
  */
 export function collectGarbage(): void {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as NodeJS.GCFunction
-  // A last resort also shrinks the room of young objects.
+  // A last-resort collection also shrinks the young generation.
   collect({ type: 'major', execution: 'sync', flavor: 'last-resort' })
 }

@@ -2,8 +2,8 @@ import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 
 /**
- * The bytes of a regular file, at most `bytesMax`. Throws a sentence for a larger one, and for
- * pipes, devices and folders, of which the size says nothing.
+ * The bytes of a regular file, at most `bytesMax`. Throws for a larger file, and for pipes, devices
+ * and folders, whose size is meaningless.
  */
 export async function readFileWithin(path: string, bytesMax: number): Promise<Buffer> {
   // Without this flag opening a pipe waits for its writer.

@@ -3,8 +3,8 @@ import type { Static, TEnum, TSchema, TUnsafe } from 'typebox'
 import { Type } from '#shared/schema-types.ts'
 
 // JSON Schema in the forms that clients and operators read. TypeBox writes alternatives as a union;
-// a list of types instead gives the validator one clear complaint. Each builder derives the type of
-// the value from what it writes.
+// a list of types gives the validator one clear message instead. Each builder derives the type of
+// the value from the schema.
 
 interface TypesByName {
   readonly string: string

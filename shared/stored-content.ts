@@ -5,12 +5,12 @@ import { type ContentCipher, readContent } from './queue/content-cipher.ts'
 
 const compress = promisify(gzip)
 const expand = promisify(gunzip)
-/** Content up to this length takes less time than the way to a thread and back. */
+/** Content up to this length is compressed faster than it can be sent to a thread and back. */
 const INLINE_BYTES_MAX = 4096
 
 /**
- * The content of a stored row: compressed and, where the installation has a key, encrypted. The
- * context names the row; content cannot be moved to another one.
+ * Packs the content of a stored row: compressed and, if the installation has a key, encrypted. The
+ * context names the row, so content cannot be moved to another row.
  */
 export async function packContent(
   plain: string | Buffer,
@@ -27,7 +27,7 @@ export async function unpackContent(
   cipher: ContentCipher | undefined,
   context: string,
 ): Promise<Buffer>
-/** The same; undefined when the content has more bytes. */
+/** The same; undefined when the content has more than `bytesMax` bytes. */
 export async function unpackContent(
   packed: Buffer,
   cipher: ContentCipher | undefined,
@@ -49,7 +49,7 @@ export async function unpackContent(
   }
 }
 
-// How base64 of the format byte of an encrypted message begins, and no JSON text does.
+// The first character in base64 of an encrypted message, which no JSON text begins with.
 const SEALED = /^A/
 
 /** JSON text for a text column, encrypted as base64 where the installation has a key. */
@@ -57,7 +57,7 @@ export function sealText(json: string, cipher: ContentCipher | undefined, contex
   return cipher?.encrypt(json, context).toString('base64') ?? json
 }
 
-/** The text behind `sealText`, or clear text of an earlier release. */
+/** Reverses `sealText`; also reads clear text of an earlier release. */
 export function openText(
   stored: string,
   cipher: ContentCipher | undefined,

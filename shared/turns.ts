@@ -1,4 +1,4 @@
-/** Runs calls a few at a time, in the order in which they come. */
+/** Runs a limited number of calls at a time, in the order of their arrival. */
 export class Turns {
   readonly #limit: number
   #running = 0

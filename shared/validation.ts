@@ -2,10 +2,10 @@ import { createRequire } from 'node:module'
 
 import type { Ajv2020, ErrorObject } from 'ajv/dist/2020.js'
 
-// Loaded with the first request that is validated: Ajv has a hundred modules.
+// Loaded with the first request that is validated, because Ajv has a hundred modules.
 const require = createRequire(import.meta.url)
 
-// RFC 9562 as PostgreSQL takes it.
+// A UUID as in RFC 9562 and PostgreSQL.
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** The validator of requests, on every surface. */
@@ -16,16 +16,15 @@ export function createAjv(): Ajv2020 {
     useDefaults: false,
     removeAdditional: false,
     allErrors: false,
-    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own
-    // keywords.
+    // `verbose` passes the faulty value to the message; `strict` would refuse OpenAPI's keywords.
     verbose: true,
     strict: false,
-    // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
+    // Numbers that overflow to Infinity are refused, because the queue's JSON cannot hold them.
     strictNumbers: true,
-    // The first request of a route waits for the compilation; optimized code would take twice as
-    // long to compile.
+    // The first request of a route waits for the compilation, which would take twice as long with
+    // optimization.
     code: { optimize: false },
-    // All schemas are our own and covered by tests.
+    // The schemas are part of this code and covered by tests.
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)

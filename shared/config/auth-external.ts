@@ -4,7 +4,7 @@ import { PROVIDER_IDS, type ProviderId } from './provider-ids.ts'
 /** External identity providers. */
 export interface ExternalConfig {
   readonly providers: Readonly<Record<ProviderId, ProviderConfig>>
-  /** Replaces the place users come to after an external sign-in; empty for the requested one. */
+  /** Where users land after an external sign-in; empty for the URL that the request names. */
   readonly redirectUrl: string
   /** How long a PKCE flow may take from its code to the exchange. */
   readonly flowStateTtlSeconds: number
@@ -21,7 +21,7 @@ export interface ProviderConfig {
   readonly clientIds: readonly string[]
   readonly secret: string
   readonly redirectUri: string
-  /** Base URL in place of the provider's public one; empty for that. */
+  /** Base URL in place of the provider's public one; empty for the public one. */
   readonly url: string
   readonly skipsNonceCheck: boolean
   /** Accept users without an email address. */

@@ -22,9 +22,9 @@ export interface MailerConfig {
   readonly allowsUnverifiedSignIns: boolean
   readonly otpTtlSeconds: number
   readonly otpLength: number
-  /** Hosts that links may begin with when a request comes through them. */
+  /** Further hosts that links may use when a request arrives through them. */
   readonly externalHosts: readonly string[]
-  /** Only these get mail when the list is not empty. */
+  /** When the list is not empty, only these addresses receive mail. */
   readonly authorizedAddresses: readonly string[]
   readonly urlPaths: Readonly<Record<MailKind, string>>
   readonly subjects: Readonly<Record<MailKind, string>>
@@ -159,7 +159,7 @@ export function readSmtpConfig(env: EnvReader): SmtpConfig {
   }
 }
 
-/** Length of one-time codes; out of 6 to 10 it is 6. */
+/** Length of one-time codes; a value outside 6 to 10 means 6. */
 export function readOtpLength(env: EnvReader, name: string): number {
   const length = env.int(name, { about: 'digits of a one-time code, 6 to 10', fallback: 6 })
   return length < 6 || length > 10 ? 6 : length
@@ -204,7 +204,7 @@ function readHosts(env: EnvReader, name: string): readonly string[] {
       return hosts.map((host) => host.toLowerCase().replace(/\.$/, ''))
     }
   } catch {
-    // Reported below.
+    // The JSON check below reports it.
   }
   env.problem(`${name} must be a JSON list of host names`)
   return []
@@ -225,7 +225,7 @@ function readHeaders(
     const headers: unknown = JSON.parse(text)
     if (isHeaderMap(headers)) return headers
   } catch {
-    // Reported below.
+    // The JSON check below reports it.
   }
   env.problem(`${name} must be a JSON object of header names and lists of strings`)
   return {}

@@ -7,7 +7,7 @@ export interface PasswordConfig {
   readonly requiredCharacters: readonly string[]
   readonly breachCheck: {
     readonly isEnabled: boolean
-    /** Refuse passwords while the service cannot be reached. */
+    /** Refuse passwords while the service of leaked passwords cannot be reached. */
     readonly isFailClosed: boolean
     readonly url: string
   }
@@ -18,7 +18,7 @@ export interface PasswordConfig {
   }
   /** Hashes computed at once; 0 means one per core. */
   readonly hashConcurrency: number
-  /** Waiting hashes beyond which sign-ins are refused with 503. */
+  /** When more hashes than this wait, sign-ins are refused with 503. */
   readonly hashQueueMax: number
 }
 
@@ -34,11 +34,11 @@ export interface SecurityConfig {
 export interface SessionsConfig {
   readonly timeboxSeconds: number
   readonly inactivityTimeoutSeconds: number
-  /** Age at which a session without the second factor of its user ends. */
+  /** A session that lacks the second factor of its user ends at this age. */
   readonly lowAalSeconds: number
   /** A new sign-in ends the older sessions of the same tag. */
   readonly isSinglePerUser: boolean
-  /** The first is that of sessions without a tag. */
+  /** The first tag also applies to sessions without a tag. */
   readonly tags: readonly string[]
 }
 

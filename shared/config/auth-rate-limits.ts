@@ -2,27 +2,27 @@ import { parseDurationMs } from '#shared/clock.ts'
 
 import type { EnvReader } from './env-reader.ts'
 
-/** `count` per window; a bucket refills evenly and holds `burst` at most. */
+/** `count` requests per window. The bucket refills evenly and holds at most `burst`. */
 export interface RateLimit {
   readonly count: number
   readonly windowSeconds: number
   readonly burst: number
 }
 
-/** Failed credential checks without a delay. */
+/** Failed credential checks that are answered without a delay. */
 export interface GuessesConfig {
-  /** Of one account from one network. */
+  /** Failures of one account from one network. */
   readonly perAccount: number
-  /** Of one account from all networks. */
+  /** Failures of one account from all networks. */
   readonly perAccountEverywhere: number
-  /** Per network, for all accounts together. */
+  /** Failures from one network for all accounts together. */
   readonly perNetwork: number
   readonly waitSecondsMax: number
 }
 
 /** Rate limits of the user server. */
 export interface RateLimitsConfig {
-  /** The header that identifies clients, in lower case; empty for limits of networks alone. */
+  /** The header that identifies clients, in lower case; empty where limits count networks alone. */
   readonly header: string
   /** Mails per hour for the whole server; a count of 0 sends none. */
   readonly emailSent: RateLimit

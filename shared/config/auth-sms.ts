@@ -23,7 +23,7 @@ export interface SmsConfig {
     readonly contentSid: string
     readonly apiUrl: string
   }
-  /** Creates and checks the codes itself. */
+  /** Twilio Verify creates and checks the codes itself. */
   readonly twilioVerify: {
     readonly accountSid: string
     readonly authToken: string
@@ -44,7 +44,7 @@ export interface SmsConfig {
   }
   /** Fixed codes by phone number without `+`; no message is sent to these. */
   readonly testOtps: Readonly<Record<string, string>>
-  /** Milliseconds since the epoch until which the fixed codes hold; undefined for ever. */
+  /** Milliseconds since the epoch until which the fixed codes are valid; undefined for no end. */
   readonly testOtpsValidUntilMs: number | undefined
 }
 
@@ -54,7 +54,7 @@ export interface CaptchaConfig {
   readonly provider: 'hcaptcha' | 'turnstile'
   readonly secret: string
   readonly timeoutSeconds: number
-  /** Overrides the provider's own address; empty for that. */
+  /** Overrides the provider's own URL; empty for the provider's own. */
   readonly url: string
 }
 

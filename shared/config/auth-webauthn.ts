@@ -54,7 +54,7 @@ export function readPasskeyConfig(env: EnvReader): PasskeyConfig {
   }
 }
 
-/** Notes settings with which no browser makes a credential. */
+/** Reports settings with which no browser creates a credential. */
 export function checkWebAuthnConfig(env: EnvReader, config: WebAuthnConfig): void {
   const { rpId, rpOrigins } = config
   if (!DOMAIN.test(rpId)) {

@@ -61,7 +61,7 @@ interface SiteConfig {
   /** URL under which this server is reached; the base of links in mails. */
   readonly externalUrl: string
   readonly maxRequestDurationSeconds: number
-  /** Headers that browsers may send besides the usual ones; any if there are none. */
+  /** Additional headers that browsers may send; an empty list allows any header. */
   readonly corsAllowedHeaders: readonly string[]
   /** Time limit of calls to providers and gateways. */
   readonly internalHttpTimeoutSeconds: number
@@ -80,7 +80,7 @@ interface SignupConfig {
 interface CleanupConfig {
   readonly isEnabled: boolean
   readonly intervalSeconds: number
-  /** Age at which users who signed up and confirmed nothing are deleted; 0 for never. */
+  /** Users who signed up but confirmed nothing are deleted at this age; 0 for never. */
   readonly unconfirmedUserTtlSeconds: number
 }
 
@@ -222,7 +222,7 @@ function requiredUrl(env: EnvReader, names: string | readonly string[], about: s
   return value
 }
 
-// Only over https: test set-ups with other host names must start.
+// Whether the URL uses https. Test set-ups with other host names must still start.
 function isServedToOthers(externalUrl: string): boolean {
   const url = URL.parse(externalUrl)
   return url?.protocol === 'https:' && !/^(localhost|127\..*|\[::1\])$/.test(url.hostname)

@@ -36,7 +36,7 @@ export interface WorkerTierConfig {
 /** Everything that can be set, nested by subject and frozen. */
 export interface Config extends WorkerTierConfig {
   readonly server: ServerConfig
-  /** The surfaces that the process serves; the code of others is not loaded. */
+  /** The surfaces that the process serves. The code of the others is not loaded. */
   readonly surfaces: readonly SurfaceName[]
   readonly database: DatabaseConfig
   readonly auth: AuthConfig
@@ -52,8 +52,8 @@ const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_', 'GOTRUE_']
 
 /**
  * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong
- * setting. `warnings` holds a line for each variable that carries one of our prefixes and means
- * nothing, and for each that is overruled by another spelling of it.
+ * setting. `warnings` has a line for each variable with one of our prefixes that is not a setting,
+ * and for each that another spelling overrides.
  */
 export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
   const reader = new EnvReader(env)
@@ -69,7 +69,7 @@ export function loadConfig(env: Env): { config: Config; warnings: readonly strin
   return { config: deepFreeze(config), warnings }
 }
 
-/** Like `loadConfig`, for a worker: settings of the API tier may be missing. */
+/** Like `loadConfig`, for a worker: settings that only the API tier needs may be missing. */
 export function loadWorkerConfig(env: Env): WorkerTierConfig {
   const reader = new EnvReader(env)
   const config = readShared(reader)
@@ -103,7 +103,7 @@ export function describeConfig(env: Env): readonly string[] {
     const spellings = [...setting.names, ...setting.aliases]
     const set = spellings.find((name) => (env[name] ?? '') !== '')
     const given = set === undefined ? setting.fallback : (env[set] ?? '')
-    // Addresses may hold a password.
+    // URLs may contain a password.
     const shown = given
       .replace(/(:\/\/[^\s/?#:]*):[^\s/?#]+@/g, '$1:********@')
       .replace(/([?&][a-z_]*password=)[^\s&]+/g, '$1********')
@@ -125,7 +125,7 @@ function readAll(reader: EnvReader): Config {
   }
 }
 
-/** Two servers of one process cannot share a port, unless each has a host of its own. */
+/** Two servers of one process cannot share a port unless each has its own host. */
 function checkPorts(reader: EnvReader, { server, telemetry }: Config): void {
   const { prometheus, metrics } = telemetry
   const hosts = [server.host, prometheus.host]

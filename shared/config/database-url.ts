@@ -2,7 +2,7 @@
 interface DatabaseTarget {
   /** A connection string of one server each, in the order of preference. */
   readonly urls: readonly string[]
-  /** Only a server that takes writes is connected to. */
+  /** Connections go only to a server that accepts writes. */
   readonly mustWrite: boolean
 }
 
@@ -13,12 +13,12 @@ const ATTRIBUTES = ['any', 'read-write', 'primary']
 
 /**
  * Parses a connection string as libpq does: `postgres://user@a:5432,b:5432/db` names several
- * servers, `target_session_attrs` which of them to use. With several servers `read-write` is the
- * default here, because everything but lists writes. Throws a sentence that repeats no password.
+ * servers, and `target_session_attrs` selects among them. With several servers the default is
+ * `read-write`, because everything but lists writes. Error messages contain no password.
  */
 export function parseDatabaseUrl(url: string): DatabaseTarget {
   const groups = PARTS.exec(url)?.groups
-  // Paths of sockets and other forms that the driver knows.
+  // The driver also accepts socket paths and other forms.
   if (groups === undefined) return { urls: [url], mustWrite: false }
   const { head = '', hosts = '', path = '', query = '' } = groups
   const given = new URLSearchParams(query)

@@ -12,7 +12,7 @@ const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
 const HEADER_TEXT = /^[!-~]+$/
 const HOST_NAME = /^[\w.:%-]+$/
 
-/** Names every wrong setting. */
+/** An error that names every wrong setting. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
 
@@ -49,8 +49,8 @@ interface NumberOptions {
 }
 
 /**
- * Reads settings from an environment and collects their names and all problems. Of several
- * spellings of a setting the first one that is set wins. An empty value counts as unset.
+ * Reads settings from an environment and collects their names and all problems. When a setting has
+ * several spellings, the first one that is set wins. An empty value counts as unset.
  */
 export class EnvReader {
   readonly settings: SettingDoc[] = []
@@ -166,7 +166,7 @@ export class EnvReader {
 
   /**
    * A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. `isTimer` limits it to
-   * what a timer can wait for.
+   * the longest delay of a timer.
    */
   seconds(
     names: Names,
@@ -195,7 +195,7 @@ export class EnvReader {
       .filter(Boolean)
   }
 
-  /** Spellings that are set but overruled by another spelling with another value. */
+  /** Spellings that are set but overridden by another spelling with another value. */
   overruledNames(): readonly { readonly name: string; readonly by: string }[] {
     return this.settings.flatMap(({ names, aliases }) => {
       const set = [...names, ...aliases].flatMap((name) => {

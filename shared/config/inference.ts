@@ -10,14 +10,14 @@ export type Dialect = (typeof DIALECTS)[number]
 export interface InferenceConfig {
   /** Path of the catalogue. */
   readonly catalogueFile: string
-  /** Where pulled models are kept. */
+  /** The folder of downloaded models. */
   readonly modelCacheDir: string
   readonly hub: {
     readonly endpoint: string
     readonly accessToken: string
     readonly isOffline: boolean
   }
-  /** First organization's API key; a random one is made when empty. */
+  /** The API key of the first organization; a random one is made when empty. */
   readonly bootstrapApiKey: string
   readonly deadlineSeconds: number
   readonly queueDepthMax: number

@@ -8,7 +8,7 @@ export interface InfraConfig {
   readonly redisUrl: string
   /** Put before every Redis key, so that installations can share one server. */
   readonly redisPrefix: string
-  /** Secrets that encrypt request content in Redis: the first encrypts, all decrypt. */
+  /** Secrets that encrypt request content in Redis. The first one encrypts; all of them decrypt. */
   readonly encryptionKeys: readonly string[]
   readonly storage: StorageConfig
 }
@@ -18,9 +18,9 @@ export interface DatabaseConfig {
   readonly url: string
   /** A read replica for lists; empty for none. */
   readonly replicaUrl: string
-  /** How far behind the replica may be. */
+  /** The replica may be this far behind. */
   readonly replicaLagSecondsMax: number
-  /** 0 chooses a number by the server's limit. */
+  /** 0 derives the number from the server's limit. */
   readonly maxPoolSize: number
   /** Put before every table name, followed by an underscore; empty for none. */
   readonly tablePrefix: string
@@ -47,7 +47,8 @@ const REPLICA_LAG_SECONDS_MIN = 2
 /** Reads the settings of Redis and object storage. */
 export function readInfraConfig(env: EnvReader): InfraConfig {
   env.section('Infrastructure')
-  // The command line reads it before everything else; it is named here to be known and documented.
+  // The command line reads this variable first. It is listed here so that it is known and
+  // documented.
   env.string('MILLRACE_HOME', {
     about:
       'folder of .env, models.json and relative paths; the project if unset, for the npm package the current one',
@@ -120,7 +121,7 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
       'Postgres connection string; postgres://user@a:5432,b:5432/db?target_session_attrs=read-write names several servers; `millrace up` starts one if unset',
     isSecret: true,
   })
-  // Not shown: it holds a password.
+  // The value is not shown because it contains a password.
   if (url !== '' && !/^(postgres|postgresql|socket):|^\//.test(url)) {
     env.problem('AUTH_DB_DATABASE_URL (or DATABASE_URL) must begin with postgres://')
   }

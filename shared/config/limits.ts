@@ -4,7 +4,7 @@ import type { EnvReader } from './env-reader.ts'
 export interface LimitsConfig {
   readonly requestsPerMinute: { readonly key: number; readonly organization: number }
   readonly tokensPerMinute: { readonly key: number; readonly organization: number }
-  /** Of all anonymous users of one network together. */
+  /** Limits that all anonymous users of one network share. */
   readonly anonymous: {
     readonly requestsPerMinute: number
     readonly tokensPerMinute: number
@@ -80,7 +80,7 @@ export interface ContentConfig {
   readonly storageBytesMax: number
   /** Days after which activities are deleted; undefined keeps them. */
   readonly activitiesRetentionDays: number | undefined
-  /** Bytes that the activities which clients record have together, per organization. */
+  /** Bytes of all activities that clients recorded, per organization. */
   readonly activitiesBytesMax: number
   /** Whether responses are stored when the request does not say so. */
   readonly storesResponses: boolean
@@ -88,14 +88,14 @@ export interface ContentConfig {
   readonly retentionDays: number
   /** Unfinished background jobs per organization. */
   readonly openJobsMax: number
-  /** Bytes that the stored requests of these have together. */
+  /** Bytes of the stored requests of all unfinished jobs. */
   readonly openJobBytesMax: number
-  /** Bytes that stored responses, conversations, results of jobs and open batches have together. */
+  /** Bytes of stored responses, conversations, results of jobs and open batches together. */
   readonly storedBytesMax: number
-  /** Bytes in Redis of the answers that are recorded in a day under `Idempotency-Key`. */
+  /** Bytes of answers recorded in Redis within a day because of `Idempotency-Key`. */
   readonly recordedBytesMax: number
   readonly webhooks: {
-    /** Whether they may be sent to addresses outside the public internet. */
+    /** Whether webhooks may be sent to addresses outside the public internet. */
     readonly allowsPrivateAddresses: boolean
     /** Bytes of the stored events and deliveries of an organization. */
     readonly bytesMax: number
@@ -171,16 +171,16 @@ export function readContentConfig(env: EnvReader): ContentConfig {
 export interface TuningConfig {
   /** Unfinished jobs per organization. */
   readonly jobsMax: number
-  /** Jobs per organization whose models are stored, counting unfinished ones. */
+  /** Jobs per organization whose models are stored, including unfinished jobs. */
   readonly modelsMax: number
   /** Examples of one file. */
   readonly examplesMax: number
   readonly epochsMax: number
-  /** How long one run may wait and train. */
+  /** The longest time that one run may wait and train. */
   readonly hoursMax: number
 }
 
-// The record by which another process adopts a training is kept for a day.
+// The record with which another process adopts a training is kept for a day.
 const HOURS_MAX = 23
 
 /** Reads the limits of fine-tuning. */

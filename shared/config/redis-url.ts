@@ -18,7 +18,7 @@ export type RedisTarget =
       readonly masterName: string
       readonly db: number
       readonly isTls: boolean
-      /** Of the master and its replicas. */
+      /** Credentials for the master and its replicas. */
       readonly credentials: Credentials
       readonly sentinelCredentials: Credentials
     }

@@ -11,11 +11,11 @@ export type SurfaceName = (typeof SURFACES)[number]
 export interface ServerConfig {
   readonly host: string
   readonly port: number
-  /** Name of the incoming header from which a request id is inherited; empty for none. */
+  /** The request header whose value becomes the request id; empty for none. */
   readonly requestIdHeader: string
   /** Largest JSON body. */
   readonly bodyBytesMax: number
-  /** Bytes that bodies over 16 KiB have together in one process. */
+  /** The bytes that all bodies over 16 KiB may take together in one process. */
   readonly largeBodiesBytesMax: number
   readonly drainTimeoutSeconds: number
   /**
@@ -25,9 +25,9 @@ export interface ServerConfig {
   readonly trustedProxies: readonly string[]
   /** Signs the URLs of images and downloads; the same on every API process. */
   readonly urlSigningSecret: string
-  /** Opens the dashboard besides administrators' access tokens; empty for none. */
+  /** A token that opens the console, besides access tokens of administrators; empty for none. */
   readonly adminToken: string
-  /** Requests that take longer are listed for administrators. */
+  /** The console lists requests that take longer. */
   readonly slowRequestSeconds: number
 }
 
@@ -114,7 +114,7 @@ function readTrustedProxies(env: EnvReader): readonly string[] {
   return []
 }
 
-// Names of well-known ranges, as the library behind it understands them.
+// Names of well-known ranges that the proxy library accepts.
 const RANGES = ['loopback', 'linklocal', 'uniquelocal']
 
 function isNetwork(text: string): boolean {

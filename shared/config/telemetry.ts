@@ -4,7 +4,7 @@ import type { EnvReader } from './env-reader.ts'
 export interface TelemetryConfig {
   readonly tracing: {
     readonly isEnabled: boolean
-    /** The only one there is; where it exports to follows from OTEL_EXPORTER_OTLP_*. */
+    /** The only exporter. OTEL_EXPORTER_OTLP_* says where it exports to. */
     readonly exporter: 'opentelemetry'
     readonly exportDelayMs: number
   }
@@ -18,14 +18,14 @@ export interface TelemetryConfig {
   /** Where the API tier serves its metrics. */
   readonly prometheus: { readonly host: string; readonly port: number }
   readonly otlp: { readonly tracesProtocol: OtlpProtocol; readonly metricsProtocol: OtlpProtocol }
-  /** Of the resource; empty means the tier's own. */
+  /** The service name of the resource; empty means the tier's own. */
   readonly serviceName: string
   readonly resourceAttributes: Readonly<Record<string, string>>
   /** More output from the telemetry library. */
   readonly isVerbose: boolean
 }
 
-/** How OTLP travels. */
+/** The transports of OTLP. */
 export type OtlpProtocol = (typeof OTLP_PROTOCOLS)[number]
 
 const OTLP_PROTOCOLS = ['http/protobuf', 'http/json', 'grpc'] as const
@@ -135,12 +135,12 @@ function decoded(value: string): string {
   }
 }
 
-// DEBUG is shared by many programs, so other values are not an error.
+// Many programs share DEBUG, so other values are not an error.
 function isTrue(value: string): boolean {
   return ['true', '1', 't'].includes(value.toLowerCase())
 }
 
-/** The settings of the OpenTelemetry specification also answer to the user server's prefix. */
+/** The settings of the OpenTelemetry specification are also read with the user server's prefix. */
 function spellings(name: string): readonly string[] {
   return [name, `AUTH_METRICS_${name}`]
 }

@@ -3,13 +3,13 @@ export type ArgumentSyntax = 'json' | 'python' | 'gemma' | 'xml'
 
 /** How models of a family write calls. */
 export interface CallFormat {
-  /** Texts in front of a call or a list of calls. */
+  /** Texts before a call or a list of calls. */
   readonly opens: readonly string[]
-  /** The text behind it; absent where the call shows its own end. */
+  /** The text after a call; absent where the call shows its own end. */
   readonly closes?: string
-  /** Texts around calls that are part of no call. */
+  /** Texts around calls that belong to no call. */
   readonly wrappers?: readonly string[]
-  /** The character with which an answer that is a call may begin without an opening text. */
+  /** The first character of an answer that is a call without an opening text. */
   readonly bareStart?: '{' | '['
   readonly syntax: ArgumentSyntax
   /** A call is a name, a separator and its arguments rather than one JSON object. */
@@ -25,7 +25,7 @@ export interface CallFormat {
   }
   /** The length of the ids that the chat template accepts; any length when absent. */
   readonly idLength?: number
-  /** Texts of which all occur in the chat templates of the family. */
+  /** A family is recognized when its chat template contains all of these texts. */
   readonly signs: readonly string[]
 }
 
@@ -214,7 +214,7 @@ export interface AnswerDialect {
   readonly calls: CallFormatName
   /** Absent where the model marks no reasoning. */
   readonly reasoning?: ReasoningFormatName
-  /** The prompt ends inside of the reasoning, so that the answer begins there. */
+  /** The prompt ends inside the reasoning, so the answer begins there. */
   readonly beginsInReasoning?: boolean
 }
 
@@ -231,7 +231,7 @@ export function reasoningFormat(name: ReasoningFormatName): ReasoningFormat {
 /** The text with which a call begins. */
 export function callTrigger({ opens, grammar, bareStart }: CallFormat): {
   readonly text: string
-  /** Only the beginning of an answer counts. */
+  /** The text counts only at the beginning of an answer. */
   readonly isAtStart: boolean
 } {
   const [opening] = opens
@@ -241,7 +241,10 @@ export function callTrigger({ opens, grammar, bareStart }: CallFormat): {
   return { text: beginning.slice(0, beginning.indexOf('$NAME')), isAtStart }
 }
 
-/** Texts of a dialect that structure an answer; those of calls only where calls may occur. */
+/**
+ * Texts of a dialect that structure an answer. Texts of calls are included only where calls may
+ * occur.
+ */
 export function markersOf(dialect: AnswerDialect, hasTools: boolean): readonly string[] {
   const { opens, closes, wrappers = [] } = callFormat(dialect.calls)
   const isHarmony = dialect.calls === 'harmony' || dialect.reasoning === 'harmony'

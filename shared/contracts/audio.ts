@@ -14,13 +14,13 @@ export interface AudioInput {
   readonly logprobs?: boolean
   /** Whether the text of each window is sent as soon as it is recognized. */
   readonly stream?: boolean
-  /** How silence is found and skipped; absent where all is read. */
+  /** How silence is detected and skipped; when absent, the whole clip is read. */
   readonly voiceActivity?: VoiceActivitySettings
 }
 
 /** When speech begins and ends. */
 export interface VoiceActivitySettings {
-  /** The probability from which on a frame is speech. */
+  /** A frame is speech from this probability on. */
   readonly threshold: number
   /** Sound that is kept before speech. */
   readonly prefixPaddingMs: number
@@ -51,7 +51,7 @@ export interface AudioWord {
 /** A token of the text with its log-probability. */
 export interface SpokenToken {
   readonly token: string
-  /** UTF-8, which may be a part of a character. */
+  /** UTF-8 bytes; a token may hold only a part of a character. */
   readonly bytes: readonly number[]
   readonly logprob: number
 }
@@ -59,12 +59,12 @@ export interface SpokenToken {
 /** The recognized text. */
 export interface AudioResult {
   readonly text: string
-  /** ISO 639-1; null where the model detects none and the request names none. */
+  /** ISO 639-1; null where the model detects no language and the request names none. */
   readonly language: string | null
   readonly durationSeconds: number
   readonly segments: readonly AudioSegment[]
-  /** Only when they were asked for and the model times them. */
+  /** Present when the request asks for word times and the model supports them. */
   readonly words?: readonly AudioWord[]
-  /** Only when they were asked for. */
+  /** Present when the request asks for them. */
   readonly logprobs?: readonly SpokenToken[]
 }

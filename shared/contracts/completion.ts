@@ -16,11 +16,14 @@ export interface ChatMessage {
 export interface MessageImage {
   /** The number of characters of the content before it. */
   readonly at: number
-  /** Its file in object storage, which is there until the request ends. */
+  /** The key of its file in object storage, which exists until the request ends. */
   readonly key: string
-  /** Where the request has it, for messages. */
+  /** The field of the request that holds the image, for error messages. */
   readonly path: string
-  /** Few tokens, or as many as the model has for an image of its size; the latter if absent. */
+  /**
+   * `low` takes few tokens, `high` as many as the model has for the size of the image; default
+   * `high`.
+   */
   readonly detail?: 'low' | 'high'
 }
 
@@ -38,7 +41,7 @@ export interface ToolDefinition {
   readonly parameters?: object
   /** Calls must follow the schema; a schema that cannot be enforced is refused. */
   readonly isStrict?: boolean
-  /** Where the request has the schema, for messages. */
+  /** The field of the request that holds the schema, for error messages. */
   readonly schemaPath?: string
 }
 
@@ -55,7 +58,7 @@ export type Prompt =
       readonly tools?: readonly ToolDefinition[]
       readonly toolChoice?: ToolChoice
       readonly template?: TemplateOptions
-      /** The oldest messages are dropped where the chat is too long for the model. */
+      /** The oldest messages are dropped when the chat is too long for the model. */
       readonly isTruncated?: boolean
     }
   | { readonly form: 'edit'; readonly input: string; readonly instruction: string }
@@ -66,21 +69,21 @@ export interface TemplateOptions {
   readonly opensAnswer?: boolean
   /** The answer continues the last message. */
   readonly continuesLast?: boolean
-  /** Variables of the template itself; those that it never reads have no effect. */
+  /** Variables that the chat template may read; others have no effect. */
   readonly variables?: Readonly<Record<string, string | number | boolean>>
 }
 
 /**
- * A request field that guides a model only where its chat template reads one of the variables or,
- * of a field about reasoning, where the model reasons. The worker reports it otherwise.
+ * A request field that guides a model only if its chat template reads one of the variables or, for
+ * a field about reasoning, if the model reasons. Otherwise the worker reports the field as ignored.
  */
 export interface Hint {
   readonly field: string
-  /** Names of variables of `TemplateOptions` that the field sets. */
+  /** Names of the variables in `TemplateOptions` that the field sets. */
   readonly variables: readonly string[]
-  /** Tokens of reasoning at most; null for no limit; absent for fields that set none. */
+  /** The limit of reasoning tokens; null for no limit; absent for fields that set none. */
   readonly thinkingTokensMax?: number | null
-  /** The value asks for what models do anyway: it is never reported. */
+  /** The value requests the default behaviour, so the field is never reported as ignored. */
   readonly isUsual?: boolean
 }
 
@@ -98,9 +101,9 @@ export interface EndingRules {
 
 /** Restricts the tokens of an answer. */
 export interface TokenRules {
-  /** No other tokens are chosen, besides those that end the answer after the first one. */
+  /** Only these tokens are chosen, besides the tokens that end the answer after the first one. */
   readonly allowedTokenIds?: readonly number[]
-  /** Texts that do not occur at the beginning of the answer or of a word. */
+  /** Texts that may not occur at the beginning of the answer or of a word. */
   readonly badWords?: readonly string[]
 }
 
@@ -128,33 +131,33 @@ export type SamplingDefaults = Partial<
   Pick<SamplingParams, 'temperature' | 'topP' | 'topK' | 'minP' | 'repetitionPenalty'>
 >
 
-/** The format of the answer, enforced by constrained decoding. */
+/** The format of the answer, which constrained decoding enforces. */
 export type ResponseFormat =
   | { readonly type: 'text' }
   | { readonly type: 'jsonObject' }
   | {
       readonly type: 'jsonSchema'
       readonly schema: object
-      /** Where the request has the schema, for messages. */
+      /** The field of the request that holds the schema, for error messages. */
       readonly path?: string
       /**
-       * A schema that cannot be enforced is refused; otherwise the answer is any JSON, or any
-       * object where the schema is of one, which the worker reports.
+       * A schema that cannot be enforced is refused. Without strictness the answer is then any
+       * JSON, or any object if the schema describes one, and the worker reports it.
        */
       readonly isStrict?: boolean
     }
-  /** One of some texts. */
+  /** One of the given texts. */
   | { readonly type: 'choice'; readonly choices: readonly string[] }
-  /** A text that matches an ECMAScript pattern as a whole; `path` is where the request has it. */
+  /** A text that matches the whole ECMAScript pattern; `path` is the field of the request. */
   | { readonly type: 'regex'; readonly pattern: string; readonly path: string }
-  /** A text of a context-free grammar in GBNF; `path` is where the request has it. */
+  /** A text of a context-free grammar in GBNF; `path` is the field of the request. */
   | { readonly type: 'grammar'; readonly grammar: string; readonly path: string }
-  /** Free text with parts between tags; `path` is where the request has them. */
+  /** Free text with parts between tags; `path` is the field of the request. */
   | { readonly type: 'structuralTag'; readonly format: TagFormat; readonly path: string }
 
 /** A low-rank adapter of the model, which the worker loads when a job names it. */
 export interface AdapterReference {
-  /** Identifies its weights: other weights have another id. */
+  /** Identifies the weights: different weights have different ids. */
   readonly id: string
   /** A folder, `s3:<prefix>` or `hub:<owner>/<repo>[@revision]`, in PEFT's form. */
   readonly source: string
@@ -181,7 +184,7 @@ export interface GenerateInput {
   /** Null means the rest of the context window. */
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
-  /** Parameters about which the request is silent: the defaults of the model replace them. */
+  /** Parameters that the request leaves out: the defaults of the model apply to them. */
   readonly unsetSampling?: readonly (keyof SamplingDefaults)[]
   readonly stop: readonly string[]
   /** An answer ends with its first call, where the model's format marks the end of calls. */
@@ -192,11 +195,11 @@ export interface GenerateInput {
   readonly languages?: TranslationLanguages
   readonly tokenRules?: TokenRules
   /**
-   * Also return the token ids of the prompts, with `started` of a stream, else with the result, and
-   * those of end tokens.
+   * Also return the token ids of the prompts and of end tokens. A stream has them in `started`,
+   * other answers in the result.
    */
   readonly returnsPromptTokens?: boolean
-  /** Tokens of log-probabilities are named `token_id:` and their id. */
+  /** Log-probabilities name a token `token_id:` plus its id. */
   readonly namesTokensById?: boolean
   /** Only requests with the same salt share cached prefixes and grammars. */
   readonly cacheSalt?: string
@@ -206,7 +209,7 @@ export interface GenerateInput {
   readonly echo: boolean
   /**
    * Also return the log-probabilities of the prompts' tokens, with this many alternatives per
-   * position; never of a stream.
+   * position. Streams never return them.
    */
   readonly promptLogprobs?: number
   readonly responseFormat: ResponseFormat
@@ -258,9 +261,9 @@ export type FinishReason = 'stop' | 'length' | 'toolCalls'
 export interface TokenLogprob {
   readonly tokenId: number
   readonly token: string
-  /** The token's UTF-8 bytes, which may be a part of a character. */
+  /** The token's UTF-8 bytes; it may hold only a part of a character. */
   readonly bytes: readonly number[]
-  /** Null for the first token of an echoed prompt, which nothing precedes. */
+  /** Null for the first token of an echoed prompt, because no token precedes it. */
   readonly logprob: number | null
   readonly top: readonly {
     readonly tokenId: number
@@ -279,8 +282,8 @@ export interface RankedToken {
 }
 
 /**
- * For each token of a prompt the token itself and the likeliest others, best first; null for the
- * first, which nothing precedes.
+ * For each token of a prompt: the token itself and the likeliest others, best first. Null for the
+ * first token, because no token precedes it.
  */
 export type PromptLogprobs = readonly (readonly RankedToken[] | null)[]
 
@@ -290,7 +293,7 @@ export interface CandidateDelta {
   readonly text: string
   readonly tokenIds: readonly number[]
   readonly logprobs?: readonly TokenLogprob[]
-  /** The token that ended the text, of which it is not a part; in the last delta. */
+  /** The token that ended the text and is not part of it; only in the last delta. */
   readonly endTokenId?: number
   /** Present in the candidate's last delta. */
   readonly finishReason?: FinishReason
@@ -301,7 +304,7 @@ export interface Candidate {
   readonly index: number
   readonly text: string
   readonly tokenIds: readonly number[]
-  /** The token that ended the text, of which it is not a part. */
+  /** The token that ended the text and is not part of it. */
   readonly endTokenId?: number
   readonly logprobs?: readonly TokenLogprob[]
   readonly finishReason: FinishReason
@@ -313,9 +316,9 @@ export type CompletionResult =
       readonly task: 'generate'
       readonly candidates: readonly Candidate[]
       readonly promptTokenIds?: readonly (readonly number[])[]
-      /** Of each prompt. */
+      /** Log-probabilities of each prompt. */
       readonly promptLogprobs?: readonly PromptLogprobs[]
-      /** How the answers are written, where they answer a chat. */
+      /** How the model writes its answers, for answers to a chat. */
       readonly dialect?: AnswerDialect
     }
   | {

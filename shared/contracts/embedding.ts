@@ -2,9 +2,9 @@ import { failure } from '#shared/errors.ts'
 
 /** An image to embed or to classify. */
 export interface ImageItem {
-  /** Its file in object storage, which is there until the request ends. */
+  /** The key of its file in object storage, which exists until the request ends. */
   readonly key: string
-  /** Where the request has it, for messages. */
+  /** The field of the request that holds the image, for error messages. */
   readonly path: string
 }
 
@@ -14,7 +14,7 @@ export interface EmbedInput {
   readonly items: readonly (string | readonly number[] | ImageItem)[]
   /** The prefix to apply to texts. */
   readonly role: 'query' | 'passage' | 'none'
-  /** The task of the request's field `task`; models that know none report it as ignored. */
+  /** The task that the request names; models without tasks report it as ignored. */
   readonly taskName?: string
   /** Keeps this many leading dimensions and normalizes again; null keeps all. */
   readonly dimensions: number | null
@@ -36,7 +36,9 @@ export interface MultiVectorInput extends Pick<EmbedInput, 'dimensions'> {
   readonly task: 'multi-vector'
   readonly items: readonly string[]
   readonly role: 'query' | 'passage'
-  /** Whether texts beyond what the model reads are cut; they are refused otherwise. */
+  /**
+   * Whether texts are cut to the length that the model reads; otherwise longer texts are refused.
+   */
   readonly isCut: boolean
 }
 
@@ -55,18 +57,18 @@ export interface ClassifyInput {
   /** Texts, token ids of the model's own vocabulary, or images. */
   readonly items: readonly (string | readonly number[] | ImageItem)[]
   /**
-   * Keeps this many leading tokens of each item, or reads a text in parts of which each label has
-   * the highest probability. When absent, an item beyond the context is refused.
+   * Keeps this many leading tokens of each item. `split` reads a text in parts and gives each label
+   * its highest probability. When absent, an item beyond the context is refused.
    */
   readonly tokensMax?: number | 'context' | 'split'
-  /** Whether texts get the markers of the model. */
+  /** Whether the model's markers are added to the texts. */
   readonly hasMarkers: boolean
-  /** Whether the answer has probabilities; else it has the logits of the model. */
+  /** Whether the answer has probabilities instead of the logits of the model. */
   readonly isActivated: boolean
-  /** Classifies by labels of the request instead of those of the model. */
+  /** Classifies by labels from the request instead of the labels of the model. */
   readonly zeroShot?: {
     readonly labels: readonly string[]
-    /** The hypothesis of each label about a text. */
+    /** For each label the hypothesis about a text. */
     readonly hypotheses: readonly string[]
     /** Whether several labels may hold at once. */
     readonly isMultiLabel: boolean
@@ -95,7 +97,7 @@ export type EmbeddingResult =
       readonly vectors: readonly {
         /** Contiguous uint32, ascending. */
         readonly indices: string
-        /** Contiguous float32, as many. */
+        /** Contiguous float32, of the same count. */
         readonly values: string
       }[]
     }
@@ -109,8 +111,8 @@ export type EmbeddingResult =
   | {
       readonly task: 'rerank'
       /**
-       * Relevance in document order: from 0 to 1 by a cross-encoder, the sum of similarities of the
-       * query's tokens by a model of several vectors.
+       * Relevance in document order: from 0 to 1 for a cross-encoder, the sum of the similarities
+       * of the query's tokens for a multi-vector model.
        */
       readonly scores: readonly number[]
     }
@@ -121,19 +123,19 @@ export type EmbeddingResult =
       readonly probabilities: readonly (readonly number[])[]
     }
 
-/** Weights of tokens that one answer may have: about 20 MB of JSON. */
+/** The most weights of tokens in one answer: about 20 MB of JSON. */
 export const SPARSE_VALUES_MAX = 500_000
 
-/** Values of all vectors that one answer may have: two documents of 8,192 tokens of 128 values. */
+/** The most vector values in one answer: two documents of 8,192 tokens with 128 values each. */
 export const MULTI_VECTOR_VALUES_MAX = 2 ** 21
 
-/** Pairs of a text and a label that one request may ask for. */
+/** The most pairs of a text and a label in one request. */
 export const PAIRS_MAX = 2048
 
-/** Probabilities that one answer may have: about 2 MB of JSON. */
+/** The most probabilities in one answer: about 2 MB of JSON. */
 const PROBABILITIES_MAX = 100_000
 
-/** Throws 400 when the items of a request have more probabilities together than one answer may. */
+/** Throws 400 when the answer to a request would have too many probabilities. */
 export function checkProbabilityCount(items: number, labels: number): void {
   if (items * labels <= PROBABILITIES_MAX) return
   throw failure.invalidRequest(

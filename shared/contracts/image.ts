@@ -36,11 +36,11 @@ export type ImageInput = Common &
     | { readonly task: 'variation'; readonly imageKey: string; readonly strength?: number }
   )
 
-/** An image on the way, as its model expects it to become. */
+/** An unfinished image, drawn as the model currently predicts it. */
 export interface PartialImage {
-  /** Its index among the images of the job. */
+  /** The index of the image in its job. */
   readonly image: number
-  /** 0, 1, … for one image. */
+  /** 0, 1, … within one image. */
   readonly index: number
   /** The key of its file in object storage. */
   readonly key: string

@@ -13,7 +13,7 @@ export interface JobEnvelope<K extends QueueKind = QueueKind> {
   readonly version: typeof ENVELOPE_VERSION
   /** The id that every reply carries; the same across resubmissions. */
   readonly jobId: string
-  /** Grows with every resubmission; the owner drops replies of older epochs. */
+  /** Grows with every resubmission. The owner drops replies of older epochs. */
   readonly epoch: number
   readonly kind: K
   readonly modelId: string
@@ -21,11 +21,11 @@ export interface JobEnvelope<K extends QueueKind = QueueKind> {
   /** The reply stream of the API process that owns the job. */
   readonly replyTo: string
   readonly enqueuedAtMs: number
-  /** After this time the answer is not needed any more. */
+  /** After this time the answer is no longer needed. */
   readonly deadlineAtMs: number
   /** W3C trace context of the request. */
   readonly trace?: { readonly traceparent: string; readonly tracestate?: string }
-  /** The job's process died before it had delivered anything: it runs isolated. */
+  /** An earlier worker of the job died before it delivered anything, so the job runs isolated. */
   readonly isSuspect?: boolean
   /** Runs even when the process that enqueued it has ended. */
   readonly isOwnerless?: boolean

@@ -11,7 +11,7 @@ import type { TrainingProgress } from './training.ts'
 export interface TokenUsage {
   readonly promptTokens: number
   readonly completionTokens: number
-  /** Tokens of answers that are reasoning, with the tags around it; 0 if absent. */
+  /** Reasoning tokens of the answers, including the tags around them; 0 if absent. */
   readonly reasoningTokens?: number
   /** Prompt tokens whose keys and values were already in the cache. */
   readonly cachedTokens: number
@@ -36,7 +36,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly type: 'started'
       readonly workerId: string
       readonly promptTokens: number
-      /** Request fields without effect on this model. */
+      /** Request fields that have no effect on this model. */
       readonly ignored?: readonly string[]
       /** Messages that were dropped from the beginning of a chat that was too long. */
       readonly droppedMessages?: number
@@ -54,7 +54,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly steps: number
       /** The text of one window of a recording, when streaming. */
       readonly text?: string
-      /** The tokens of that text, where they are wanted. */
+      /** The tokens of that text, when the request asks for them. */
       readonly logprobs?: readonly SpokenToken[]
       /** The next bytes of a speech. */
       readonly audio?: SpeechAudio

@@ -16,13 +16,15 @@ export interface SpeechInput {
 
 /** A part of the encoded speech. */
 export interface SpeechAudio {
-  /** Bytes before this part: a run that replaces a lost one sends them again. */
+  /**
+   * The number of bytes before this part, because a run that replaces a lost one sends them again.
+   */
   readonly offset: number
   /** Base64. */
   readonly data: string
 }
 
-/** The end of a speech; its bytes came before. */
+/** The end of a speech, whose bytes were sent before. */
 export interface SpeechResult {
   readonly durationSeconds: number
 }

@@ -1,4 +1,4 @@
-/** A form of answers in which free text and parts between tags alternate, as xgrammar has it. */
+/** A format of answers in which free text and parts between tags alternate, as in xgrammar. */
 export type TagFormat =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'json'; readonly schema: object; readonly path: string }
@@ -6,7 +6,7 @@ export type TagFormat =
   | { readonly kind: 'grammar'; readonly grammar: string; readonly path: string }
   | { readonly kind: 'anyText'; readonly excludes: readonly string[] }
   | { readonly kind: 'sequence' | 'choice'; readonly parts: readonly TagFormat[] }
-  /** Without `max` any number of times. */
+  /** Any number of times if `max` is absent. */
   | {
       readonly kind: 'repeat'
       readonly body: TagFormat
@@ -22,7 +22,10 @@ export type TagFormat =
     })
   | (Tags & { readonly kind: 'separated'; readonly separator: string })
 
-/** A part of an answer between two texts; the second is one of `ends`, or nothing where none. */
+/**
+ * A part of an answer between two texts. The closing text is one of `ends`; an empty list means
+ * none.
+ */
 export interface Tag {
   readonly kind: 'tag'
   readonly begin: string
@@ -36,7 +39,7 @@ interface Tags {
   readonly stopAfterFirst: boolean
 }
 
-/** The format with other schemas, in the place of those it has. */
+/** A copy of the format with the given schemas in place of its own. */
 export function mapSchemas(format: TagFormat, map: (schema: object) => object): TagFormat {
   switch (format.kind) {
     case 'json':

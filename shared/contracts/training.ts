@@ -1,6 +1,6 @@
 import type { ChatMessage, ToolDefinition } from './completion.ts'
 
-/** One line of the prepared examples. Prompts and messages of weight 0 count no loss. */
+/** One line of the prepared examples. Prompts and messages of weight 0 do not count in the loss. */
 export type TrainingExample =
   | {
       readonly messages: readonly (ChatMessage & { readonly weight?: 0 | 1 })[]
@@ -8,12 +8,12 @@ export type TrainingExample =
     }
   | { readonly prompt: string; readonly completion: string }
 
-/** Settings of a training; null leaves the choice to the trainer, which knows the tokens. */
+/** Settings of a training; the trainer replaces null by a value derived from the tokens. */
 export interface Hyperparameters {
   readonly epochs: number | null
   /** Examples of one step of the optimizer. */
   readonly batchSize: number | null
-  /** Of the learning rate that the trainer takes for the model; null means 1. */
+  /** Factor of the learning rate that the trainer chooses for the model; null means 1. */
   readonly learningRateMultiplier: number | null
   readonly rank: number | null
   /** The adapter's products are scaled by `alpha / rank`. */
@@ -25,10 +25,10 @@ export interface TrainingInput {
   readonly task: 'train'
   /** Key of JSON lines of `TrainingExample`. */
   readonly examplesKey: string
-  /** The same of examples that are not trained on. */
+  /** The key of the same for validation examples, which are not trained on. */
   readonly validationKey: string | null
   readonly hyperparameters: Hyperparameters
-  /** Limits the epochs that the trainer decides. */
+  /** The upper bound of epochs when the trainer chooses their number. */
   readonly epochsMax: number
   readonly seed: number
   /** Checkpoints and the adapter are written under this prefix. */
@@ -39,17 +39,17 @@ export interface TrainingInput {
 export interface TrainingProgress {
   readonly step: number
   readonly steps: number
-  /** Mean over the weighted tokens of the step. */
+  /** The mean over the weighted tokens of the step. */
   readonly trainLoss: number
   readonly meanTokenAccuracy: number
   readonly validationLoss?: number
-  /** Since the start of the job, on all of its workers. */
+  /** Tokens since the start of the job, on all of its workers. */
   readonly trainedTokens: number
   readonly learningRate: number
   readonly checkpoint?: { readonly step: number; readonly prefix: string }
-  /** With the first step. */
+  /** Sent with the first step. */
   readonly statistics?: TrainingStatistics
-  /** With the first step: what the trainer has decided. */
+  /** Sent with the first step: the values that the trainer has chosen. */
   readonly settled?: { readonly epochs: number; readonly batchSize: number }
 }
 
@@ -68,7 +68,7 @@ export interface TrainingCheckpoint {
   readonly validationLoss: number | null
 }
 
-/** The trained adapter. */
+/** The adapter that the training made. */
 export interface TrainingResult {
   /** `adapter_config.json` and `adapter_model.safetensors`; size and digest are of the latter. */
   readonly adapter: { readonly prefix: string; readonly bytes: number; readonly sha256: string }

@@ -32,7 +32,7 @@ export interface KeyLimits {
   readonly concurrentJobs: number | null
 }
 
-/** An API key as its owner sees it. */
+/** An API key as its owner reads it. */
 export interface StoredApiKey extends KeyLimits {
   readonly id: string
   readonly organizationId: string
@@ -130,8 +130,9 @@ export function openApiKeys(
 }
 
 /**
- * Keys of a user's own organization are invalid while the user is banned, and so are keys that an
- * anonymous user created, unless `mayBeAnonymous`: also from a time when they were allowed to.
+ * Finds a key that is valid. Keys of a user's own organization are invalid while the user is
+ * banned. Keys that an anonymous user created are invalid unless `mayBeAnonymous`, even if
+ * anonymous users were allowed when they were created.
  */
 async function findWorkingKey(
   db: Db,
@@ -196,7 +197,7 @@ async function isManager(
   return rows.length > 0
 }
 
-/** Keys end with their organization, including keys created during its deletion. */
+/** Keys are deleted with their organization, so a key created during the deletion is refused. */
 async function insertOne(
   tx: Db,
   tables: OrganizationTables,

@@ -26,14 +26,13 @@ export interface Database {
 }
 
 /**
- * Opens a pool of connections to Postgres; nothing is sent until the first query. The server
- * cancels a statement that exceeds the time limit, for instance while it waits for a lock. The
- * client closes connections to a silent server, and the server ends transactions of a silent
- * client.
+ * Opens a pool of connections to Postgres. It connects with the first query. The server cancels a
+ * statement that exceeds the time limit, for instance while it waits for a lock. The client closes
+ * connections to a silent server, and the server ends transactions of a silent client.
  */
 export function openDatabase(options: {
   readonly url: string
-  /** Connections; 0 chooses a number. */
+  /** The number of connections; 0 derives it from the server's limit. */
   readonly maxPoolSize: number
   readonly logger: Logger
   /** The time limit of one statement. */
@@ -79,7 +78,7 @@ export async function fitPool(pool: Pool): Promise<void> {
 /** The next query on this connection fails and reports the error. */
 function ignoreLoss(): void {}
 
-/** The time limits of a connection; the second one bounds the locks of a frozen process. */
+/** The time limits of a connection. The second one bounds how long a frozen process holds locks. */
 export function statementLimits(statementMs = STATEMENT_MS): Readonly<Record<string, number>> {
   return {
     statement_timeout: statementMs,
@@ -93,8 +92,8 @@ function limitsOf(statementMs: number): string {
 }
 
 /**
- * Closes a connection whose query timed out, so that no later query waits for the missing answer,
- * and one to a server that has become a standby.
+ * Closes a connection whose query timed out, so that no later query waits for its answer. Also
+ * closes a connection to a server that has become a standby.
  */
 function leaveUseless(client: PoolClient, hosts: DatabaseHosts): void {
   const query = client.query.bind(client) as (...given: unknown[]) => unknown
@@ -125,9 +124,9 @@ function leaveUseless(client: PoolClient, hosts: DatabaseHosts): void {
   client.query = watched as PoolClient['query']
 }
 
-/** The pool size where none is set, before the server's own limit is known. */
+/** The pool size without a configured size, until the server's own limit is known. */
 const DEFAULT_POOL_SIZE = 20
-/** So many processes fit into the connections of a server. */
+/** The server's connections are shared among this many processes. */
 const PROCESSES = 5
 const POOL_SIZE_MIN = 4
 const CONNECT_TIMEOUT_MS = 5000
@@ -140,8 +139,8 @@ const SILENCE_FACTOR = 1.2
 const preparedStatements = new WeakMap<Db, Map<string, unknown>>()
 
 /**
- * A statement with placeholders that is built once per database, and that Postgres parses and plans
- * once per connection: for hot statements.
+ * A statement with placeholders, for hot paths. It is built once per database; Postgres parses and
+ * plans it once per connection.
  */
 export function prepared<Statement>(
   db: Db,

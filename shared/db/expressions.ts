@@ -5,7 +5,7 @@ import type { Db } from './client.ts'
 /** The time of the database at the start of the transaction. */
 export const databaseNow: SQL<Date> = sql`now()`
 
-/** A time after that of the database, or before it. */
+/** A time relative to that of the database; negative seconds lie in the past. */
 export function secondsFromNow(seconds: number | null): SQL<Date> {
   return sql`now() + make_interval(secs => ${seconds})`
 }
@@ -40,14 +40,14 @@ export function textOfField(column: Column, field: string): SQL<string | null> {
   return sql`${column} ->> ${field}`
 }
 
-/** Whether a text contains another one in any case, in which no character is a wildcard. */
+/** Whether a text contains another one, ignoring case. No character is a wildcard. */
 export function containsText(text: SQLWrapper, part: string): SQL {
   return sql`position(lower(${part}) in lower(${text})) > 0`
 }
 
 /**
- * Compares columns with the values of another row as a whole: an index on the columns is read from
- * there on, however many rows precede it.
+ * Compares columns with the values of another row as one tuple. An index on the columns is then
+ * read from that row on, however many rows precede it.
  */
 export function isRowBeyond(
   columns: readonly (Column | SQL)[],
@@ -61,7 +61,7 @@ export function isRowBeyond(
   return sql`(${listOf(columns)}) ${sql.raw(direction)} (${listOf(parameters)})`
 }
 
-/** The same for the row of the same table that meets a condition, for pages of a list. */
+/** The same comparison with the row of the table that meets a condition, for pages of a list. */
 export function isBeyondRowWhere(
   columns: readonly [Column, ...Column[]],
   direction: '<' | '>',
@@ -85,12 +85,12 @@ export function tableOfArrays(
   return sql`unnest(${sql.join(arrays, sql`, `)})`
 }
 
-/** The number that an object has under the value of a column; 0 if it has none. */
+/** The number stored under the value of a column in an object; 0 if it has none. */
 export function numberUnder(numbers: Readonly<Record<string, number>>, column: SQLWrapper): SQL {
   return sql`coalesce((${JSON.stringify(numbers)}::jsonb ->> ${column})::int, 0)`
 }
 
-/** Limits the rest of a transaction; the server cancels what takes longer. */
+/** Limits the rest of a transaction: the server cancels statements that take longer. */
 export async function limitTransaction(
   tx: Db,
   limit: 'lock_timeout' | 'statement_timeout',

@@ -7,8 +7,8 @@ const IS_READ_ONLY = `select pg_is_in_recovery() as "isStandby",
   pg_is_in_recovery() or current_setting('transaction_read_only')::bool as "isReadOnly"`
 
 /**
- * The servers of a connection string, of which one is in use. It is looked for when a connection is
- * opened for the first time, and again after a connection could not be opened or refused a write.
+ * The servers of a connection string, one of which is in use. The server is chosen when the first
+ * connection is opened, and again after a connection failed to open or refused a write.
  */
 export class DatabaseHosts {
   readonly #urls: readonly string[]
@@ -20,21 +20,23 @@ export class DatabaseHosts {
     const { urls, mustWrite } = parseDatabaseUrl(url)
     this.#urls = urls
     this.#mustWrite = mustWrite
-    // A single server that need not be asked is always the right one.
+    // A single server needs no check.
     if (this.isFixed) this.#chosen = urls[0]
   }
 
-  /** Whether there is one server, which is used without a check. */
+  /** Whether the single server is used without a check. */
   get isFixed(): boolean {
     return this.#urls.length === 1 && !this.#mustWrite
   }
 
-  /** The server in use, or the first. */
+  /** The server in use, or the first one before a choice. */
   get url(): string {
     return this.#chosen ?? (this.#urls[0] as string)
   }
 
-  /** The first server that answers and takes writes where that is wanted. Rejects without one. */
+  /**
+   * Chooses the first server that answers and, if required, accepts writes. Rejects without one.
+   */
   async choose(): Promise<string> {
     if (this.#chosen !== undefined) return this.#chosen
     this.#choosing ??= this.#probeAll().finally(() => {
@@ -44,7 +46,7 @@ export class DatabaseHosts {
     return this.#chosen
   }
 
-  /** The server in use failed: the next connection looks for one again. */
+  /** Reports that the server in use failed: the next connection chooses again. */
   invalidate(): void {
     if (!this.isFixed) this.#chosen = undefined
   }
@@ -58,24 +60,24 @@ export class DatabaseHosts {
   }
 }
 
-/** The server of a connection string that is to be used now, as a connection string of its own. */
+/** The connection string of the server to use now. */
 export function chooseHost(url: string): Promise<string> {
   return new DatabaseHosts(url).choose()
 }
 
-/** The class of a pool's connections: each goes to the server that is in use when it is opened. */
+/** The class of a pool's connections. Each connects to the server in use at that time. */
 export function clientOf(hosts: DatabaseHosts): new () => ClientBase {
   class HostClient extends Client {
     constructor(options: object = {}) {
       super({ ...options, connectionString: hosts.url })
-      // A lost server shows when a connection fails, also before it is open.
+      // An error of a connection, even before it is open, means that the server may be lost.
       this.once('error', () => hosts.invalidate())
     }
   }
   return HostClient as new () => ClientBase
 }
 
-/** Makes a pool look for its server before it opens a connection, where none is known. */
+/** Makes a pool choose its server before it opens a connection, unless one is chosen already. */
 export function connectToChosen(pool: Pool, hosts: DatabaseHosts): void {
   if (hosts.isFixed) return
   const connect = pool.connect.bind(pool) as (...given: unknown[]) => unknown

@@ -11,19 +11,19 @@ export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')
 
 // An arbitrary constant; every instance must use the same one.
 const ADVISORY_LOCK = 7_231_964_305
-// What to do, by the SQLSTATE of a failure.
+// Advice for the operator, by the SQLSTATE of a failure.
 const HINTS: Readonly<Record<string, string>> = {
   42501: ': the user of DATABASE_URL must be allowed to create tables in its schema',
   25006: ': Postgres is read-only; check DATABASE_URL',
 }
-/** Migrations, and waiting for those of another instance, have no time limit. */
+/** The time limit of migrations, which may also wait for those of another instance. */
 const PATIENCE_MS = 86_400_000
 
 /**
  * Applies the numbered SQL files of `folder` that have not been applied yet. Each file is one
- * transaction that holds an advisory lock, so many instances may start at once; nothing lasts
- * longer than its transaction, so a pooler in transaction mode may be in between. `{{prefix}}` in a
- * file is replaced by the table prefix. Throws when an applied file has changed since.
+ * transaction that holds an advisory lock, so many instances may start at once. No state outlives
+ * its transaction, so a pooler in transaction mode may be in between. `{{prefix}}` in a file is
+ * replaced by the table prefix. Throws when an applied file has changed since.
  */
 export async function migrate(options: {
   readonly pool: Pool
@@ -78,7 +78,7 @@ function isApplied({ name, checksum }: Migration, done: ReadonlyMap<string, stri
   throw new Error(`migration ${name} was changed after it was applied`)
 }
 
-/** Applies one file, unless another instance has done so meanwhile. */
+/** Applies one file unless another instance has already applied it. */
 async function applyOne(client: PoolClient, table: string, migration: Migration): Promise<boolean> {
   const { name, checksum, sql } = migration
   await client.query('begin')

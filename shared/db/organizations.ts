@@ -37,8 +37,8 @@ export async function ensureDefaultOrganization(
 type Tables = Pick<OrganizationTables, 'organizations' | 'members' | 'users'>
 
 /**
- * The organizations of a user, their own first; their own is created when there is none. With
- * `isSeen` the user existed a moment ago: a missing user was deleted, and no organization is
+ * The organizations of a user, the user's own first. It is created when missing. `isSeen` means
+ * that the user existed a moment ago: then a missing user was deleted, and no organization is
  * created.
  */
 export async function membershipsOf(
@@ -53,7 +53,7 @@ export async function membershipsOf(
   return findMemberships(db, tables, userId)
 }
 
-/** The existing organizations of a user, their own first. */
+/** The existing organizations of a user, the user's own first. */
 export async function findMemberships(
   db: Db,
   { organizations, members }: Tables,
@@ -76,8 +76,8 @@ export async function findMemberships(
 }
 
 /**
- * Locks an organization until the transaction ends, so that one request at a time counts what it
- * contains. False when it does not exist.
+ * Locks an organization until the transaction ends, so that only one request at a time counts its
+ * contents. False when the organization does not exist.
  */
 export async function holdOrganization(
   tx: Db,

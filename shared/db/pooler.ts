@@ -5,16 +5,16 @@ import { statementLimits } from './client.ts'
 import { chooseHost } from './hosts.ts'
 
 const PROBE = 'millrace_pooler_probe'
-/** Each look may meet a server connection that another client has just used. */
+/** Each attempt may meet a server connection that another client has just used. */
 const LOOKS = 3
 
-/** How a pooler such as PgBouncer shares its server connections; undefined without one. */
+/** The mode of a pooler such as PgBouncer; undefined without a pooler. */
 type Pooling = 'session' | 'transaction' | undefined
 
 /**
- * Prepares for a pooler between this process and Postgres. In transaction mode settings of a
- * connection do not stay with it, so the time limits are set for the role in this database. Throws
- * when the pooler does not keep prepared statements.
+ * Prepares for a pooler between this process and Postgres. In transaction mode a client loses the
+ * settings of its connection, so the time limits are set for the role in this database. Throws when
+ * the pooler does not support prepared statements.
  */
 export async function preparePooler(url: string, log: Logger): Promise<void> {
   const connectionString = await chooseHost(url)
@@ -42,8 +42,8 @@ async function connect(config: ClientConfig): Promise<Client> {
 }
 
 /**
- * A pooler names a process of its own to the client. In transaction mode an idle client gives its
- * server connection to others, so two clients meet the same server process.
+ * A pooler reports a process id of its own to the client. In transaction mode an idle client
+ * releases its server connection, so two clients meet the same server process.
  */
 async function poolingOf(first: Client, second: Client): Promise<Pooling> {
   const { processID } = first as unknown as { processID: number | null }
@@ -60,7 +60,7 @@ async function backendOf(client: Client): Promise<number | undefined> {
   return rows[0]?.pid
 }
 
-/** A pooler that keeps prepared statements gives them names of its own at the server. */
+/** A pooler that supports prepared statements renames them at the server. */
 async function keepsStatements(client: Client): Promise<boolean> {
   const text = 'select count(*)::int as count from pg_prepared_statements where name = $1'
   const { rows } = await client.query<{ count: number }>({ name: PROBE, text, values: [PROBE] })

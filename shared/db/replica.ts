@@ -7,7 +7,7 @@ import { type Database, type Db, openDatabase } from './client.ts'
 
 type Queries = Pick<Pool, 'query'>
 
-/** Queries of lists, which may be answered a moment behind the last write. */
+/** Queries of lists, which may lag slightly behind the last write. */
 export interface ListReads {
   readonly db: Db
   readonly pool: Queries
@@ -20,9 +20,9 @@ export interface ListReads {
 const CHECK_INTERVAL_MS = 1000
 const CHECK_TIMEOUT_MS = 2000
 /**
- * SQLSTATEs, by their beginnings, with which the primary is asked instead: lost connections,
- * shutdowns, too many connections, rows that the primary has removed meanwhile, and tables or
- * columns whose migration has not arrived.
+ * SQLSTATE prefixes after which the primary is asked instead: lost connections, shutdowns, too many
+ * connections, rows that the primary removed during the query, and tables or columns whose
+ * migration has not reached the replica.
  */
 const ELSEWHERE = /^(08|53|57P|40001|42P01|42703)/
 
@@ -54,15 +54,15 @@ export function openListReads(options: {
   }
 }
 
-/** The primary, and where lists are read. */
+/** The primary, and the database that lists are read from. */
 export interface ListDatabases {
   readonly db: Db
   readonly lists: Db
 }
 
 /**
- * Reads the rows of a page of a list. A replica that lacks the row of the cursor still finds
- * nothing behind it, as if the list ended there: the primary is asked then.
+ * Reads one page of a list. A replica that lacks the row of the cursor would return an empty page,
+ * as if the list ended there, so the primary is asked in that case.
  */
 export async function readPage<Row>(
   { db, lists }: ListDatabases,
@@ -115,7 +115,7 @@ class Replica {
     return this.#fault
   }
 
-  /** Does not read the replica until a check succeeds. */
+  /** Stops reading the replica until a check succeeds. */
   fail(fault: Error): void {
     this.#fault = fault
   }

@@ -37,7 +37,7 @@ export interface OutgoingRequest {
 export interface OutgoingReply {
   readonly status: number
   readonly contentType: string
-  /** Empty when the server names no time. */
+  /** Empty when the server sends no Retry-After header. */
   readonly retryAfter: string
   readonly text: string
   readonly bytes: Buffer
@@ -58,11 +58,14 @@ export interface GuardedFetchOptions {
   /** Rewrites hosts, for instance to a local server that replaces a provider in tests. */
   readonly rewrite?: (url: URL) => URL
   /**
-   * The DNS lookup. If absent, clients that reach private addresses ask the system, because the
-   * operator names their hosts, and others ask the name servers.
+   * The DNS lookup. By default, clients that may reach private addresses ask the operating system,
+   * because the operator chose their hosts; other clients ask the name servers.
    */
   readonly resolve?: ResolveHost
-  /** Connections that later calls of the same client use again; each call has its own if absent. */
+  /**
+   * Agents whose connections later calls of the same client reuse; if absent, each call has its
+   * own.
+   */
   readonly agents?: Pick<KeepAliveAgents, 'http' | 'https'>
 }
 
@@ -88,7 +91,7 @@ export function createGuardedFetch(settings: GuardedFetchOptions): GuardedFetch 
         throw new OutgoingError('redirects', `${url.host} redirects too often`)
       }
       const next = parseUrl(target, url)
-      // Headers and body for one host must not reach another.
+      // Headers and body for one host must not be sent to another.
       if (next.origin !== url.origin) headers = undefined
       url = next
     }
@@ -100,7 +103,7 @@ function lookupOf({ allowsPrivateAddresses }: GuardedFetchOptions): ResolveHost 
 }
 
 /**
- * Shares one call between concurrent lookups of a name. A call of the system occupies a thread of
+ * Concurrent lookups of a name share one call. A call of the operating system occupies a thread of
  * Node's pool, so silent name servers could otherwise block all lookups.
  */
 function shareLookups(resolve: ResolveHost): ResolveHost {
@@ -178,7 +181,7 @@ function bodyOf({ form, json }: OutgoingRequest): RequestBody | undefined {
   return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(form).toString() }
 }
 
-/** A call whose caller reads the answer and handles its redirects. */
+/** A call whose caller reads the answer and handles redirects. */
 interface OpenRequest {
   readonly method?: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
@@ -218,7 +221,7 @@ export function openOutgoing(
     })
     let hasAnswered = false
     outgoing.on('error', (error) => {
-      // The server closed a kept connection while the request was sent: a new one decides.
+      // The server closed a kept connection while the request was being sent: retry on a new one.
       if (outgoing.reusedSocket && !hasAnswered && !signal.aborted) {
         const { agents: _agents, ...withoutAgents } = options
         resolve(openOutgoing(withoutAgents, url, call))

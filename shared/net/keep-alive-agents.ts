@@ -2,7 +2,9 @@ import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Duplex } from 'node:stream'
 
-/** The agents of the two protocols; a request takes an idle connection to its host where one is. */
+/**
+ * The agents of the two protocols. A request reuses an idle connection to its host if there is one.
+ */
 export interface KeepAliveAgents {
   readonly http: HttpAgent
   readonly https: HttpsAgent
@@ -11,12 +13,14 @@ export interface KeepAliveAgents {
 }
 
 interface KeepAliveLimits {
-  /** Idle connections to one host, and to all hosts of one protocol. */
+  /** The most idle connections to one host, and to all hosts of one protocol. */
   readonly idlePerHostMax: number
   readonly idleMax: number
-  /** How long a connection is idle before it is closed. */
+  /** An idle connection is closed after this time. */
   readonly idleMs: number
-  /** An older connection is closed when it becomes idle, so that names are looked up again. */
+  /**
+   * A connection older than this is closed when it becomes idle, so that names are looked up again.
+   */
   readonly ageMs: number
 }
 
@@ -44,7 +48,7 @@ export function openKeepAliveAgents(limits: KeepAliveLimits): KeepAliveAgents {
   }
 }
 
-/** Replaces the method by which an agent decides whether a connection is kept. */
+/** Replaces the method with which an agent decides whether to keep a connection. */
 function limitIdle<Agent extends HttpAgent>(agent: Agent, limits: KeepAliveLimits): Agent {
   const usedSinceMs = new WeakMap<Duplex, number>()
   const keep = agent.keepSocketAlive.bind(agent)

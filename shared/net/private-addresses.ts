@@ -19,7 +19,7 @@ const BLOCKED_V4: readonly (readonly [string, number])[] = [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ]
-// Inside 2000::/3, but these embed an IPv4 address (Teredo, 6to4) or are not routed.
+// Ranges inside 2000::/3 that embed an IPv4 address (Teredo, 6to4) or are not routed.
 const BLOCKED_V6: readonly (readonly [string, number])[] = [
   ['2001::', 23],
   ['2001:db8::', 32],

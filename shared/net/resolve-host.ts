@@ -11,16 +11,16 @@ interface HostResolverOptions {
   /** The name servers; those of the system if absent. */
   readonly servers?: readonly string[]
   readonly hostsFile?: string
-  /** How long one try at one server takes. */
+  /** The time limit of one try at one server. */
   readonly tryMs?: number
-  /** Lookups at a time; more are refused. */
+  /** Lookups in flight at a time; further ones are refused. */
   readonly openMax?: number
   /**
-   * Whether unknown names are looked up by the system too, which knows search domains and local
-   * names. Public names need neither.
+   * Whether the operating system also looks up unknown names, because it knows search domains and
+   * local names. Public names need neither.
    */
   readonly asksSystem?: boolean
-  /** The lookup of the system; replaced in tests. */
+  /** The lookup of the operating system; tests replace it. */
   readonly bySystem?: ResolveHost
 }
 
@@ -34,12 +34,12 @@ const NO_SERVER = 'ECONNREFUSED'
 /**
  * Creates the DNS lookup for names that clients choose. Node's `dns.lookup` occupies a thread of
  * the pool that files and cryptography need, for as long as a name server is silent: four such
- * names would stop a process. This one reads the hosts file and asks the name servers over sockets.
- * What only the system can look up is looked up by a single thread.
+ * names would stop a process. This lookup reads the hosts file and asks the name servers over
+ * sockets. At most one thread serves names that only the operating system can look up.
  */
 export function createHostResolver(options: HostResolverOptions = {}): ResolveHost {
   const { servers, hostsFile = systemHostsFile(), tryMs = TRY_MS, openMax = OPEN_MAX } = options
-  // One for each lookup, because it reads the system's name servers only once.
+  // A new resolver for each lookup, because a resolver reads the system's name servers only once.
   const openResolver = (): Resolver => {
     const resolver = new Resolver({ timeout: tryMs, tries: TRIES })
     if (servers !== undefined) resolver.setServers(servers)
@@ -85,7 +85,7 @@ async function askServers(resolver: Resolver, name: string): Promise<readonly Lo
   throw v6.status === 'rejected' ? v6.reason : dnsError('ENODATA', `${name} has no address`)
 }
 
-/** The names of a hosts file; a file that cannot be read has none. */
+/** The names in a hosts file; none if it cannot be read. */
 async function readHosts(path: string): Promise<ReadonlyMap<string, readonly LookupAddress[]>> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const hosts = new Map<string, LookupAddress[]>()

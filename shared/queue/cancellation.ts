@@ -3,12 +3,12 @@ import type { Redis } from 'ioredis'
 import type { Logger } from '../logger.ts'
 import type { QueueKeys } from './keys.ts'
 
-/** Long enough for any job that is being fetched at this moment. */
+/** Longer than the fetch of any job takes. */
 const TOMBSTONE_TTL_MS = 60_000
 
 /**
- * Stops a run wherever it is: the tombstone stops the worker that is just fetching it, the message
- * the one that runs it. (A waiting job is removed from its queue by the producer.)
+ * Stops a run on any worker. The tombstone stops a worker that is just fetching the job, the
+ * message a worker that runs it. (The producer removes a waiting job from its queue.)
  */
 export async function announceCancel(
   redis: Redis,
@@ -21,9 +21,7 @@ export async function announceCancel(
   await pipeline.exec()
 }
 
-/**
- * Calls back for every cancelled job. Messages lost in a reconnect are made up for by tombstones.
- */
+/** Calls back for every cancelled job. Tombstones make up for messages lost in a reconnect. */
 export async function listenForCancels(
   subscriber: Redis,
   keys: QueueKeys,
@@ -33,8 +31,8 @@ export async function listenForCancels(
     if (channel === keys.cancelChannel) onCancel(queuedId)
   })
   await subscriber.subscribe(keys.cancelChannel)
-  // After a reconnect. The client library would do so by itself, and nothing would catch what it
-  // throws when the connection is closed before Redis has answered.
+  // Subscribes after every reconnect. The client library could do so itself, but its rejection when
+  // the connection closes before Redis answers could not be caught.
   subscriber.on('ready', () => {
     subscriber.subscribe(keys.cancelChannel).catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)

@@ -5,10 +5,10 @@ import type { Dependency } from '../dependencies.ts'
 import { probeRedis } from './redis-client.ts'
 
 const REACH_REMEDY = 'check REDIS_URL and that Redis runs'
-/** How the answers of a server begin that takes no writes. */
+/** The first words of the errors of a server that refuses writes. */
 const REFUSED_WRITE = /^(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM)/
 
-/** The checks of Redis that both tiers make. */
+/** The checks of Redis that both tiers perform. */
 export function redisChecks(
   redis: Redis,
   { redisUrl, redisPrefix }: Pick<InfraConfig, 'redisUrl' | 'redisPrefix'>,
@@ -33,7 +33,8 @@ export function redisChecks(
   ]
 }
 
-// Commands of some connections wait while Redis is away, and the client does not say why it is.
+// Some connections queue their commands while Redis is unreachable, and the client does not report
+// why.
 async function requireRedis(redis: Redis, url: string): Promise<void> {
   if (redis.status === 'ready') await redis.ping()
   else await probeRedis(url)

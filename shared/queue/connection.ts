@@ -25,7 +25,7 @@ const RECONNECT_DELAY_MS_MAX = 250
 const LOG_INTERVAL_MS = 5000
 
 const ROLES: Record<ConnectionRole, ClientOptions> = {
-  // An HTTP request must learn at once that Redis is away.
+  // An HTTP request must fail at once when Redis is unreachable.
   producer: {
     enableOfflineQueue: false,
     maxRetriesPerRequest: 1,
@@ -33,7 +33,7 @@ const ROLES: Record<ConnectionRole, ClientOptions> = {
   },
   // Longer than any BLOCK, so that only a dead socket meets it.
   reader: { maxRetriesPerRequest: null, commandTimeout: 5000 },
-  // BullMQ insists on null: its commands wait for the connection to come back.
+  // BullMQ requires null: its commands wait for the connection to return.
   worker: { maxRetriesPerRequest: null },
   replies: { maxRetriesPerRequest: null },
 }
@@ -47,15 +47,16 @@ export async function openRedis(
 ): Promise<Redis> {
   const redis = createRedis(url, {
     ...ROLES[role],
-    // Subscribers do so themselves: see `listenForCancels`.
+    // Subscribers resubscribe themselves: see `listenForCancels`.
     autoResubscribe: false,
-    // A peer that vanished without a word leaves a socket that looks well for a quarter of an hour.
+    // A peer that vanished without closing leaves a socket that appears open for a quarter of an
+    // hour.
     socketTimeout: SILENCE_MS,
     retryStrategy: (attempt) => Math.min(attempt * 25, RECONNECT_DELAY_MS_MAX),
-    // After a failover the old address answers READONLY until the connection is made anew.
+    // After a failover the old address answers READONLY until the client reconnects.
     reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
   })
-  // Replies are batched by their writer and are sent before other commands of the same turn.
+  // The reply writer batches its frames and sends them before other commands of the same turn.
   if (role !== 'replies') onConnection(redis, ({ stream }) => joinWrites(stream))
   let loggedAt = 0
   let reason = 'no connection'
@@ -77,9 +78,9 @@ export async function openRedis(
 }
 
 /**
- * Sends the commands of one event-loop turn in one write per socket: a system call each, with the
- * wake-up of the other side, costs more than most commands. Code that awaits `setImmediate` after a
- * command continues after the command was sent.
+ * Sends the commands of one turn of the event loop in one write per socket. A system call for each,
+ * which wakes the other side, costs more than most commands. Code that awaits `setImmediate` after
+ * a command continues after the command was sent.
  */
 function joinWrites(stream: Pick<Writable, 'cork' | 'uncork' | 'write'>): void {
   const write = stream.write.bind(stream) as Writable['write']
@@ -139,7 +140,7 @@ async function checkServer(redis: Redis, isOfCluster: boolean): Promise<void> {
   }
 }
 
-/** A Lua script; its hash is sent instead of its text once the server knows it. */
+/** A Lua script. Its hash is sent instead of its text once the server has it. */
 export interface Script {
   readonly text: string
   readonly sha: string
@@ -150,7 +151,7 @@ export function defineScript(text: string): Script {
   return { text, sha: createHash('sha1').update(text).digest('hex') }
 }
 
-/** Runs a script, loading it when the server does not know it (any more). */
+/** Runs a script and loads it first when the server does not have it. */
 export async function runScript(
   redis: Redis,
   { text, sha }: Script,

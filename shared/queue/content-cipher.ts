@@ -20,7 +20,7 @@ const TAG_BYTES = 16
 const SALT_AT = 1 + KEY_ID_BYTES
 const COUNTER_AT = SALT_AT + SALT_BYTES
 const BODY_AT = COUNTER_AT + COUNTER_BYTES
-/** One per process that encrypts; processes come and go with restarts. */
+/** Keys of other processes that are remembered; each process start makes a new one. */
 const READ_KEYS_MAX = 1000
 
 /** One secret of the installation; its id names the key that encrypted a message. */
@@ -35,9 +35,9 @@ interface InstallationKey {
  * content in Postgres.
  *
  * A process derives its own message key from the first secret and a random salt (HKDF), so that a
- * counter is a safe AES-GCM nonce: no number of messages repeats one. A message is
- * `format, key id, salt, counter, ciphertext, tag`. All secrets decrypt, which allows rotation. The
- * context (which job or stream) is authenticated: a message cannot be moved to another place.
+ * counter is a safe AES-GCM nonce that never repeats. A message is `format, key id, salt, counter,
+ * ciphertext, tag`. All secrets decrypt, which allows rotation. The context (the job or stream) is
+ * authenticated, so a message cannot be moved elsewhere.
  */
 export class ContentCipher {
   readonly #keys: readonly InstallationKey[]
@@ -69,7 +69,7 @@ export class ContentCipher {
     return Buffer.concat([this.#header, counter, body, cipher.final(), cipher.getAuthTag()])
   }
 
-  /** Throws when no secret fits, or when the message was changed or belongs to another context. */
+  /** Throws when no secret fits, the message was changed, or it belongs to another context. */
   decrypt(message: Buffer, context: string): Buffer {
     if (!isEncrypted(message)) throw new Error('the content is not encrypted')
     const key = this.#readKey(message.subarray(1, SALT_AT), message.subarray(SALT_AT, COUNTER_AT))
@@ -82,8 +82,8 @@ export class ContentCipher {
   }
 
   /**
-   * A digest that only the installation can compute, so that guesses of short content cannot be
-   * compared with it; one per secret, the first of which is for writing.
+   * Digests that only the installation can compute, so that short content cannot be found by
+   * guessing. One digest per secret; writers use the first.
    */
   keyedDigests(content: string): readonly string[] {
     return this.#keys.map(({ digestKey }) =>
@@ -106,19 +106,22 @@ export class ContentCipher {
   }
 }
 
-/** The cipher of an installation; undefined without a secret, where content stays in clear text. */
+/**
+ * The cipher of an installation; undefined without a secret, in which case content is not
+ * encrypted.
+ */
 export function openContentCipher(secrets: readonly string[]): ContentCipher | undefined {
   return secrets.length === 0 ? undefined : new ContentCipher(secrets)
 }
 
 /**
- * Whether bytes are a message of a cipher. Clear content is JSON and never begins with this byte.
+ * Whether bytes are an encrypted message. Clear content is JSON and never begins with this byte.
  */
 function isEncrypted(bytes: Buffer): boolean {
   return bytes[0] === FORMAT && bytes.length >= BODY_AT + TAG_BYTES
 }
 
-/** Content that may be encrypted or, from an earlier release, clear. */
+/** Reads content that is encrypted or, if an earlier release wrote it, clear. */
 export function readContent(
   bytes: Buffer,
   cipher: ContentCipher | undefined,
@@ -153,7 +156,8 @@ function nonceOf(counter: Buffer): Buffer {
 export const ENCRYPTED_ENVELOPE_VERSION = 2
 
 /**
- * An envelope as it lies in the queue: `input` is base64 of the encrypted JSON, BullMQ stores text.
+ * An envelope as stored in the queue. `input` is base64 of the encrypted JSON, because BullMQ
+ * stores text.
  */
 type WireEnvelope =
   | JobEnvelope
@@ -162,7 +166,7 @@ type WireEnvelope =
       readonly input: string
     })
 
-/** Encrypts the input of an envelope; without a cipher it stays as it is. */
+/** Encrypts the input of an envelope. Without a cipher the envelope is unchanged. */
 export function encryptEnvelope(
   envelope: JobEnvelope,
   cipher: ContentCipher | undefined,

@@ -5,7 +5,7 @@ import type { ContentCipher } from './content-cipher.ts'
 import { contextOf, decryptInput } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'
 
-/** The record of a job that kept killing its workers, without its input. */
+/** The record of a job that repeatedly killed its workers, without its input. */
 interface DeadLetter {
   readonly jobId: string
   readonly kind: QueueKind
@@ -17,7 +17,7 @@ interface DeadLetter {
 }
 
 const LETTERS_MAX = 1000
-/** Inputs are kept for the newest records, for a day, and below this size. */
+/** Inputs are kept for a day, only for the newest records, and only below this size. */
 const INPUTS_MAX = 100
 const INPUT_BYTES_MAX = 1024 * 1024
 const INPUT_TTL_MS = 86_400_000
@@ -29,7 +29,9 @@ interface DeadLetterOptions {
   readonly cipher?: ContentCipher | undefined
 }
 
-/** The jobs of an installation that kept killing their workers, and their encrypted inputs. */
+/**
+ * The jobs of an installation that repeatedly killed their workers, with their encrypted inputs.
+ */
 export class DeadLetters {
   readonly #options: DeadLetterOptions
 
@@ -66,7 +68,7 @@ export class DeadLetters {
     return letters.map((letter, index) => ({ ...letter, isKept: kept[index] === 1 }))
   }
 
-  /** A record with its input; each undefined when it is not kept. */
+  /** A record and its input; each is undefined if it was not kept. */
   async find(
     jobId: string,
   ): Promise<{ readonly letter?: DeadLetter; readonly input?: JobEnvelope['input'] }> {

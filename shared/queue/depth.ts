@@ -10,13 +10,16 @@ export interface QueueRef {
   readonly modelId: string
 }
 
-/** How many jobs of a queue are in which state. */
+/** The number of jobs of a queue in each state. */
 export type QueueStates = Readonly<Record<QueueState, number>>
 
-/** Where the jobs of a queue may be. */
+/** A state that a job of a queue may be in. */
 type QueueState = (typeof QUEUE_STATES)[number]
 
-/** BullMQ's states, and how each is counted. Ended jobs are removed at once, but for a crash. */
+/**
+ * BullMQ's states and the state that each counts as. Ended jobs are removed at once, except after a
+ * crash.
+ */
 const COUNTERS = {
   waiting: ['llen', 'wait'],
   prioritized: ['zcard', 'prioritized'],
@@ -36,7 +39,7 @@ export const QUEUE_STATES = [
   'failed',
 ] as const satisfies readonly (keyof typeof COUNTERS)[]
 
-/** The jobs of each queue by state, in the order asked, in one round trip. */
+/** The jobs of each queue by state, in the requested order, in one round trip. */
 export function readDepths(
   redis: Redis,
   keys: QueueKeys,
@@ -65,7 +68,10 @@ async function readDepth(
   return Object.fromEntries(counts) as QueueStates
 }
 
-/** Jobs whose age is read; the queue is sorted by ticket, so the oldest jobs are in front. */
+/**
+ * The number of jobs whose age is read. The queue is sorted by ticket, so the oldest jobs are in
+ * front.
+ */
 const AGED_JOBS_MAX = 200
 
 /** The age of the oldest of the first waiting jobs; only timestamps are read, never inputs. */
@@ -88,8 +94,8 @@ export async function readOldestWaitMs(
 }
 
 /**
- * The backlog of a queue: waiting jobs, in either form, and active ones. Active jobs count, so that
- * a worker that is busy with the last one is not scaled down.
+ * The backlog of a queue: waiting jobs, with or without priority, and active ones. Active jobs
+ * count so that a worker that is busy with the last job is not scaled down.
  */
 export function backlogOf({ waiting, prioritized, active }: QueueStates): number {
   return waiting + prioritized + active

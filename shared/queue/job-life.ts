@@ -61,12 +61,13 @@ export type LifeAction =
   | 'cancel'
 
 /**
- * Lost workers after which a job is dead-lettered. The first makes it a suspect, which runs
- * alone: a death in company may be that of another job. One death alone may have an outside cause,
- * such as a machine that is lost; a second one in a row is the fault of the job.
+ * The number of lost workers after which a job is dead-lettered. The first loss makes the job a
+ * suspect, which runs alone, because another job that ran beside it may be the cause. A single loss
+ * may also have an outside cause, such as a lost machine; a second one in a row is the fault of the
+ * job.
  */
 export const CHARGES_MAX = 3
-/** Bounds every loop of losses and hand-overs. */
+/** Bounds every cycle of losses and hand-overs. */
 const RESUBMISSIONS_MAX = 100
 const RETRIES_MAX = 1
 
@@ -133,7 +134,7 @@ function onReply(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): T
   if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
   if (life.runId !== undefined && event.runId !== life.runId) return ignore(life)
   if (event.seq <= life.lastSeq) return ignore(life)
-  // A frame was lost with a failover: the run cannot be followed any further.
+  // A frame was lost in a failover, so the run cannot be followed any further.
   if (event.seq > life.lastSeq + 1) return resubmit(life)
   const running: JobLife = { ...life, phase: 'running', runId: event.runId, lastSeq: event.seq }
   switch (event.says) {
@@ -158,7 +159,7 @@ function onReply(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): T
   }
 }
 
-/** The life after an epoch that another owner ended: its later replies are ignored. */
+/** The life after an epoch that another owner ended. Later replies of that epoch are ignored. */
 export function skipEpoch(life: JobLife): JobLife {
   return { ...nextEpoch(life), phase: 'waiting', resubmissions: life.resubmissions + 1 }
 }

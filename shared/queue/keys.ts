@@ -4,20 +4,23 @@ import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 export interface QueueKeys {
   /** The stream on which a process receives replies; also its `replyTo`. */
   replyStream(instanceId: string): string
-  /** Alive as long as the process that reads the stream. */
+  /** Exists as long as the process that reads the stream is alive. */
   owner(replyTo: string): string
   /** Sorted set of worker ids by their last heartbeat. */
   readonly workers: string
   worker(workerId: string): string
-  /** The replies to one job that may outlive its owner; made by the owner, never by a worker. */
+  /**
+   * The replies to one job that may outlive its owner. The owner creates the stream, never a
+   * worker.
+   */
   jobReplies(jobId: string): string
   readonly cancelChannel: string
   cancelled(queuedId: string): string
-  /** Taken by the first run of a queued job, so that a second delivery does not run. */
+  /** The claim of the first run of a queued job, so that a second delivery does not run. */
   claim(queuedId: string): string
-  /** Turns of the organizations in one queue. */
+  /** The tickets of the organizations in one queue. */
   tickets(kind: QueueKind, modelId: string): string
-  /** Jobs that kept killing their workers, without their inputs. */
+  /** Jobs that repeatedly killed their workers, without their inputs. */
   readonly deadJobs: string
   /** The encrypted input of such a job. */
   deadInput(jobId: string): string
@@ -36,7 +39,7 @@ const JOB_REPLIES = ':replies-of-job:'
 const ENCRYPTED = ':encrypted'
 
 /**
- * The reply stream's name when its owner reads encrypted replies; owners of older releases do not.
+ * The name of a reply stream whose owner reads encrypted replies. Owners of older releases do not.
  */
 export function encryptedStream(replyTo: string): string {
   return `${replyTo}${ENCRYPTED}`
@@ -53,9 +56,9 @@ export function isJobStream(replyTo: string): boolean {
 }
 
 /**
- * Builds the key names of one installation. A prefix in braces is a hash tag of a Redis Cluster:
- * then every queue has a tag of its own, so that queues are on different shards, and all other keys
- * share the slot of the prefix.
+ * Builds the key names of one installation. A prefix in braces is a hash tag of a Redis Cluster.
+ * Every queue then has its own tag, so that queues are on different shards; all other keys share
+ * the slot of the prefix.
  */
 export function queueKeys(prefix: string): QueueKeys {
   const tag = /^\{(.+)\}$/.exec(prefix)?.[1]

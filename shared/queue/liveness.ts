@@ -7,12 +7,12 @@ import type { DependencyState } from '../dependencies.ts'
 import type { QueueKeys } from './keys.ts'
 import { isCluster } from './redis-client.ts'
 
-/** A worker is held to be gone this long after its last heartbeat. */
+/** A worker is considered dead this long after its last heartbeat. */
 const WORKER_TTL_MS = 1200
-/** Four heartbeats fit into the time to live: one lost to a hiccup is not a death. */
+/** Four heartbeats fit into the time to live, so one lost heartbeat does not count as a death. */
 export const WORKER_HEARTBEAT_MS = 300
 
-/** The readiness of a worker for a model that repeatedly could not be loaded. */
+/** The readiness reported for a model that repeatedly failed to load. */
 export const CANNOT_BE_LOADED = 'cannot be loaded'
 
 /** A download of a model's files. */
@@ -27,29 +27,29 @@ export interface ServedQueue {
   readonly kind: QueueKind
   readonly modelId: string
   readonly isReady: boolean
-  /** The model could not be loaded, time and again; absent otherwise. */
+  /** The model repeatedly failed to load; absent otherwise. */
   readonly isFailing?: boolean
   /** Why the last attempt to load the model failed; absent otherwise. */
   readonly loadError?: string
-  /** How far the download of the model's files has come; absent when none is in flight. */
+  /** The progress of the download of the model's files; absent when none is in flight. */
   readonly pull?: ModelPull
   /** The memory of the loaded model. */
   readonly bytes?: number
   readonly slots: number
   readonly active: number
-  /** Accepted by the engine, without a slot. */
+  /** Jobs that the engine accepted but that have no slot yet. */
   readonly waiting: number
   readonly jobsPerSecond: number
-  /** How long a job takes in its slot; absent before the first. */
+  /** How long a job takes in its slot; absent before the first job. */
   readonly jobMs?: number
   readonly tokensPerSecond: number
-  /** Of the cache's slots, from 0 to 1. */
+  /** The used share of the cache's slots, from 0 to 1. */
   readonly cacheUse: number
-  /** In tokens; absent until the model is loaded, and where it reads none. */
+  /** In tokens; absent until the model is loaded, and for models that read no tokens. */
   readonly contextLength?: number
-  /** Of a classifier. */
+  /** The number of labels of a classifier. */
   readonly labelCount?: number
-  /** Sampling defaults of the model's files; absent without any. */
+  /** Sampling defaults in the model's files; absent if there are none. */
   readonly samplingDefaults?: SamplingDefaults
 }
 
@@ -57,8 +57,8 @@ export interface ServedQueue {
 export interface WorkerHeartbeat {
   readonly workerId: string
   /**
-   * Its connection as Redis counts them: a process that dies loses it at once. Absent in a cluster,
-   * where the heartbeat alone shows that a process lives.
+   * The worker's connection as Redis numbers it: a process that dies loses it at once. Absent in a
+   * cluster, where only the heartbeat shows that a process is alive.
    */
   readonly connectionId?: number
   readonly version: string
@@ -69,7 +69,7 @@ export interface WorkerHeartbeat {
   readonly isDraining: boolean
   /** The resident memory of the process. */
   readonly memoryBytes?: number
-  /** The services that do not work for it; absent before 0.2. */
+  /** The dependencies that the worker cannot use; absent before 0.2. */
   readonly failing?: readonly DependencyState[]
   readonly queues: readonly ServedQueue[]
 }
@@ -89,7 +89,7 @@ export async function writeHeartbeat(
   await pipeline.exec()
 }
 
-/** Announces the end, so that owners do not wait for the heartbeat to expire. */
+/** Announces the end of a worker, so that owners do not wait for the heartbeat to expire. */
 export async function removeHeartbeat(
   redis: Redis,
   keys: QueueKeys,
@@ -114,12 +114,15 @@ export async function countLostWorkers(redis: Redis, keys: QueueKeys): Promise<n
   return ids.length === 0 ? 0 : ids.length - (await redis.exists(ids.map((id) => keys.worker(id))))
 }
 
-/** This process' connection as Redis counts them; undefined where there is one per shard. */
+/**
+ * The connection of this process as Redis numbers it; undefined in a cluster, where each shard has
+ * one.
+ */
 export async function findConnectionId(redis: Redis): Promise<number | undefined> {
   return isCluster(redis) ? undefined : redis.client('ID')
 }
 
-/** Those of the connections that Redis still holds; undefined where it does not say. */
+/** The given connections that Redis still holds; undefined where it does not answer that. */
 export async function findConnections(
   redis: Redis,
   connectionIds: readonly number[],
@@ -129,8 +132,8 @@ export async function findConnections(
     const list = (await redis.client('LIST', 'ID', ...connectionIds)) as string
     return new Set([...list.matchAll(/^id=(\d+) /gm)].map(([, id]) => Number(id)))
   } catch (error) {
-    // A server that forbids the command leaves the heartbeat as the only sign; one that is away
-    // does not.
+    // When the server forbids the command, only the heartbeat shows that a process is alive. An
+    // unreachable server is an error.
     if (error instanceof Error && error.name === 'ReplyError') return undefined
     throw error
   }

@@ -11,12 +11,13 @@ import { defineScript, runScript } from './connection.ts'
 import { type ContentCipher, encryptEnvelope } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'
 
-// BullMQ and its packages are loaded with the first queue: a process without jobs opens none.
+// BullMQ and its packages are loaded with the first queue, because a process without jobs opens
+// none.
 const require = createRequire(import.meta.url)
 
 /** Queues that one process may open; a catalogue is far smaller. */
 const QUEUES_MAX = 1000
-/** BullMQ's own event stream, which nothing of ours reads. */
+/** BullMQ's own event stream, which this installation does not read. */
 const EVENTS_MAX = 100
 
 /**
@@ -35,7 +36,7 @@ end
 return found
 `)
 
-/** The state of a queued job; `orphaned`: a worker took it and let its lock expire. */
+/** The state of a queued job; `orphaned` means that a worker fetched it and let its lock expire. */
 type Standing = 'waiting' | 'active' | 'orphaned' | 'missing'
 
 const STANDING_LETTERS: Record<string, Standing> = {
@@ -53,7 +54,7 @@ interface QueuedJob {
   readonly epoch: number
 }
 
-/** Puts jobs into their queues. Everything fails fast while Redis is away. */
+/** Puts jobs into their queues. Every method fails fast while Redis is unreachable. */
 export class JobProducer {
   readonly #redis: Redis
   readonly #keys: QueueKeys
@@ -88,7 +89,10 @@ export class JobProducer {
     })
   }
 
-  /** Stops one epoch of a job: taken out of the queue if it waits, announced to workers if not. */
+  /**
+   * Stops one epoch of a job: removes it from the queue if it waits, else announces the
+   * cancellation to workers.
+   */
   async cancel(job: QueuedJob): Promise<void> {
     const queuedId = queuedJobId(job.jobId, job.epoch)
     await Promise.all([
@@ -99,7 +103,7 @@ export class JobProducer {
 
   /** The states of jobs, in the order of the request. */
   async standings(jobs: readonly QueuedJob[]): Promise<Standing[]> {
-    // Queues may be on different shards, and a script runs on one.
+    // Queues may be on different shards, and a script runs on one shard.
     const queues = Map.groupBy(jobs, ({ kind, modelId }) => this.#keys.bull(kind, modelId, ''))
     const found = new Map<QueuedJob, Standing>()
     await Promise.all(
@@ -151,10 +155,10 @@ export class JobProducer {
   }
 }
 
-/** How much a request may push before others. */
+/** How far a request may move ahead of others. */
 export type PriorityClass = 'priority' | 'default' | 'flex' | 'batch'
 
-/** Turns that a class lets others go first: the wait of every class stays bounded. */
+/** The tickets that a class lets others pass: the wait of every class stays bounded. */
 const CLASS_OFFSETS = { priority: 0, default: 16, flex: 64, batch: 512 } as const satisfies Record<
   PriorityClass,
   number
@@ -165,12 +169,12 @@ const PRIORITY_MAX = 2_097_151
 const TICKETS_TTL_MS = 3_600_000
 
 /**
- * Assigns tickets. A queue has a current position, that of the job started last; an organization's
- * next job gets the position after its own last one, or after the current one when it has nothing
+ * Assigns tickets. A queue has a current position: that of the job started last. An organization's
+ * next job gets the position after its own last one, or after the current one when it has no job
  * waiting. So the tenth waiting job of one organization is placed behind the first of any other,
- * and jobs that arrive later never push it back further than one round. An empty queue begins anew.
- * A full queue still takes the first waiting job of each organization, up to a quarter beyond its
- * limit, so that no organization can exclude others by filling it.
+ * and jobs that arrive later never push it back further than one round. An empty queue starts
+ * again. A full queue still admits the first waiting job of each organization, up to a quarter
+ * beyond its limit, so that no organization can exclude others by filling it.
  *
  * KEYS: tickets hash, BullMQ's `prioritized` set
  * ARGV: organization, depth limit, generation and position of the newest start seen, time to live

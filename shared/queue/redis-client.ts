@@ -9,7 +9,10 @@ export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 type SentinelTarget = Extract<RedisTarget, { readonly kind: 'sentinel' }>
 
 const CONNECT_TIMEOUT_MS = 2000
-/** How soon a client that missed a redirection learns where the slots are. */
+/**
+ * The interval at which a client of a cluster asks where the slots are, in case it missed a
+ * redirection.
+ */
 const SLOTS_REFRESH_MS = 5000
 
 /**
@@ -52,8 +55,8 @@ export async function probeRedis(url: string): Promise<void> {
 }
 
 /**
- * Why no connection comes about; the client itself says of sentinels only that none answers, and of
- * a server that waits for the rest of a command in TLS only that it does not answer.
+ * Explains why no connection can be opened. The client reports of sentinels only that none answers,
+ * and of a server that expects TLS only that it does not answer.
  */
 export async function explain(url: string, reason: string): Promise<string> {
   const target = parseRedisUrl(url)
@@ -62,7 +65,7 @@ export async function explain(url: string, reason: string): Promise<string> {
     return isPlain.includes(true) ? NO_TLS : reason
   }
   const answers = await Promise.all(target.sentinels.map((node) => askSentinel(target, node)))
-  // A sentinel that knows the master leaves the reason to the master.
+  // If a sentinel knows the master, the failure is the master's.
   if (answers.includes(undefined)) return reason
   return [...new Set(answers)].join('; ')
 }
@@ -155,12 +158,12 @@ export function onConnection(redis: Redis, listener: (server: Redis) => void): v
   else watch(redis)
 }
 
-/** Whether the client is of a cluster: its commands go to several servers. */
+/** Whether the client is connected to a cluster, where commands go to several servers. */
 export function isCluster(redis: Redis): boolean {
   return (redis as unknown) instanceof Cluster
 }
 
-/** The error message of the server that refused. */
+/** The error message of the server that refused the connection. */
 export function reasonOf(error: Error): string {
   const { lastNodeError } = error as Error & { readonly lastNodeError?: Error }
   return lastNodeError?.message ?? error.message
@@ -180,7 +183,7 @@ function sentinelOptions(target: SentinelTarget, { retryStrategy }: ClientOption
       sentinelPassword: sentinelCredentials.password,
     }),
     sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-    // While no sentinel answers; null ends the attempts, as for the client itself.
+    // Applies while no sentinel answers; null ends the attempts, as for the client itself.
     sentinelRetryStrategy: (attempt) => retryStrategy?.(attempt) ?? null,
     ...(isTls && { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }),
   }
@@ -194,17 +197,17 @@ function createCluster(
     nodes.map(({ host, port }) => ({ host, port })),
     {
       redisOptions: { ...options, ...credentials, ...(isTls && { tls: {} }) },
-      // Names stay names: certificates hold them.
+      // Names are not resolved here, because certificates contain them.
       dnsLookup: (address, callback) => callback(null, address),
       clusterRetryStrategy: (attempt) => retryStrategy?.(attempt) ?? null,
       slotsRefreshInterval: SLOTS_REFRESH_MS,
-      // Commands that wait for a connection elsewhere wait for a failover here, a tenth of a second
-      // each time.
+      // Commands that wait for a connection on a single server wait for a failover in a cluster, a
+      // tenth of a second per attempt.
       ...(options.maxRetriesPerRequest === null && { maxRedirections: 10_000 }),
       ...(enableOfflineQueue !== undefined && { enableOfflineQueue }),
       ...(lazyConnect !== undefined && { lazyConnect }),
     },
   )
-  // It has the commands and events of a single client, and none of ours uses its further members.
+  // A cluster has the commands and events of a single client; this code uses no other members.
   return cluster as unknown as Redis
 }

@@ -8,9 +8,9 @@ const ROUND_TRIP_MS_MAX = 200
 const AGE_MS_MAX = 10_000
 
 /**
- * The time of day as Redis has it, carried on by this machine's monotonic clock. Deadlines cross
- * from one machine to another, so that both ends must mean the same: neither a wrong clock nor one
- * that is set while a job runs ends it early. Until Redis was asked, the machine's own time counts.
+ * The time of day of Redis, extended by this machine's monotonic clock. Deadlines cross machines,
+ * so both ends must share one clock: a clock that is wrong or set while a job runs must not end the
+ * job early. The machine's own time is used until Redis has been asked.
  */
 export class RedisClock implements Clock {
   readonly #local: Clock

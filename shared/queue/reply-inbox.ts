@@ -13,20 +13,21 @@ const STREAM_TTL_MS = 60_000
 
 /** The connections and the owner of an inbox. */
 interface ReplyInboxOptions {
-  /** Used by the blocking read alone. */
+  /** Used only by the blocking read. */
   readonly reader: Redis
-  /** For the short commands. */
+  /** Used for the short commands. */
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly instanceId: string
   readonly log: Logger
-  /** Decrypts replies; workers encrypt them only for an owner that has it. */
+  /** Decrypts replies. Workers encrypt only for an owner that has a cipher. */
   readonly cipher?: ContentCipher | undefined
 }
 
 /**
- * The replies to one API process: one blocking read, handed out by job id. It remembers the last
- * frame that it has read, so that a reconnect loses nothing, and says that this process is alive.
+ * The replies to one API process: one blocking read, distributed by job id. The inbox keeps the id
+ * of the last frame read, so that a reconnect loses nothing, and announces that this process is
+ * alive.
  */
 export class ReplyInbox {
   readonly replyTo: string
@@ -56,15 +57,15 @@ export class ReplyInbox {
     this.#reading = this.#read()
   }
 
-  /** Must precede the enqueue, else a fast answer is discarded. */
+  /** Opens a listener. It must precede the enqueue; otherwise a fast answer is discarded. */
   open(jobId: string, listener: (reply: Reply) => void): void {
     this.#listeners.set(jobId, listener)
   }
 
-  /** Reads the stream of one job too, from after `lastId` on. */
+  /** Also reads the stream of one job, starting after `lastId`. */
   follow(stream: string, lastId: string): void {
     this.#followed.set(stream, lastId)
-    // The read that waits now does not know of it: an empty frame ends the wait.
+    // The current blocking read does not include the new stream: an empty frame ends it.
     this.#options.redis.xadd(this.replyTo, '*', 'f', '[]').catch(() => {
       // The blocked read ends by itself within a second.
     })
@@ -121,7 +122,7 @@ export class ReplyInbox {
         if (this.#isClosed) return
         const reason = error instanceof Error ? error.message : String(error)
         log.warn({ operation: 'reply.read', reason }, 'reply read failed')
-        // A command that timed out leaves the socket blocked: only a new one is sure to answer.
+        // After a time-out the socket stays blocked, so a new connection is opened.
         if (/timed out/i.test(reason)) reader.disconnect(true)
         await new Promise((resolve) => setTimeout(resolve, 50))
       }
@@ -137,7 +138,9 @@ export class ReplyInbox {
       this.#listeners.get(reply.jobId)?.(reply)
   }
 
-  /** After a failover the ids may begin before the last one read; repeats are dropped by `seq`. */
+  /**
+   * After a failover the ids may start before the last one read; `seq` identifies repeated replies.
+   */
   async #rewindIfStreamRestarted(): Promise<void> {
     if (this.#lastId === '0-0') return
     const newest = await this.#options.reader.xrevrange(this.replyTo, '+', '-', 'COUNT', 1)
@@ -150,14 +153,14 @@ export class ReplyInbox {
   }
 }
 
-/** The stream of a frame and what reads it. */
+/** The stream of a frame and its reader. */
 interface FrameSource {
   readonly replyTo: string
   readonly cipher: ContentCipher | undefined
   readonly log: Logger
 }
 
-/** The place to which an encrypted frame is bound. */
+/** The context that an encrypted frame is bound to. */
 export function frameContext(replyTo: string): string {
   return `replies in ${replyTo}`
 }
@@ -173,8 +176,8 @@ export function parseFrame(
     const text = readContent(bytes, cipher, frameContext(replyTo)).toString('utf8')
     return JSON.parse(text) as Reply[]
   } catch (error) {
-    // A foreign writer, or a worker with another key; the frame is skipped. A syntax error would
-    // quote the frame.
+    // The writer is foreign or has another key, so the frame is skipped. A syntax error would quote
+    // the frame.
     const reason = error instanceof SyntaxError ? 'not JSON' : String(error)
     log.error({ operation: 'reply.read', reason }, 'unreadable reply frame')
     return []

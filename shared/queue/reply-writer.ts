@@ -8,21 +8,22 @@ import { frameContext } from './reply-inbox.ts'
 
 /** Replies in one frame. */
 const FRAME_REPLIES_MAX = 512
-/** Frames that a stream keeps unless its reader trims it. */
+/** Frames that a stream keeps until its reader trims it. */
 const STREAM_FRAMES_MAX = 20_000
 const CAP = ['MAXLEN', '~', STREAM_FRAMES_MAX] as const
 const STREAM_TTL_MS = 60_000
 const TOUCH_INTERVAL_MS = 5000
 const TOUCHED_MAX = 1000
-/** Characters that may wait for Redis per stream before its replies are dropped. */
+/** Characters that may wait for Redis per stream; beyond them its replies are dropped. */
 const PENDING_CHARS_MAX = 16 * 1024 * 1024
 const RETRY_DELAY_MS_MAX = 500
 /**
- * Tokens that follow a frame sooner than this share the next: no reader sees the difference, and a
- * model of a thousand tokens a second would spend more on their way than on computing them.
+ * Tokens that follow a frame within this time join the next frame: readers see no difference, and a
+ * model of a thousand tokens per second would spend more time on sending tokens than on computing
+ * them.
  */
 const FRAME_INTERVAL_MS = 30
-/** Lists of deltas that become one reply. */
+/** Lists of deltas that are joined into one reply. */
 const JOINED_MAX = 64
 
 /** One run of a job, as its replies name it. */
@@ -30,7 +31,7 @@ export interface ReplySource {
   readonly jobId: string
   readonly epoch: number
   readonly runId: string
-  /** The number of its last reply. */
+  /** The sequence number of its last reply. */
   seq: number
 }
 
@@ -57,10 +58,10 @@ interface Outlet {
 }
 
 /**
- * Sends replies to the owners of jobs. Replies pushed in one go (the tokens of an engine step)
- * leave as one frame per owner; replies pushed while a frame is in flight, or a moment after it,
- * join the next. Beginnings and endings wait for nothing. A frame is repeated until Redis took it;
- * `seq` lets the owner drop repetitions.
+ * Sends replies to the owners of jobs. Replies pushed together (the tokens of an engine step) leave
+ * as one frame per owner; replies pushed while a frame is in flight, or shortly after it, join the
+ * next. Starts and ends are sent without delay. A frame is repeated until Redis accepts it; `seq`
+ * lets the owner drop repetitions.
  */
 export class ReplyWriter {
   readonly #redis: Redis
@@ -125,7 +126,7 @@ export class ReplyWriter {
     this.#outlets.clear()
   }
 
-  /** After the synchronous work of this event-loop turn, such as the tokens of a step. */
+  /** Runs after the synchronous work of this event-loop turn, such as the tokens of a step. */
   #scheduleFlush(replyTo: string, outlet: Outlet): void {
     if (outlet.writing !== undefined || outlet.isFlushScheduled) return
     if (outlet.timer !== undefined && !outlet.isUrgent) return
@@ -172,17 +173,18 @@ export class ReplyWriter {
       if (outlet.pending.length === 0) outlet.isUrgent = false
       await this.#write(replyTo, this.#encode(replyTo, `[${texts.join(',')}]`))
       this.#noteWrite(replyTo)
-      // Pushed meanwhile; it waits for its time unless it is urgent or too much for one frame.
+      // Replies that arrived during the write wait for the interval unless they are urgent or too
+      // many for one frame.
       if (!outlet.isUrgent && outlet.pending.length < FRAME_REPLIES_MAX) break
     }
     outlet.writing = undefined
     if (this.#outlets.get(replyTo) !== outlet || this.#isClosed) return
     if (outlet.pending.length > 0) this.#scheduleFlush(replyTo, outlet)
-    // An owner without jobs in flight costs no memory; the map is bounded by live owners.
+    // An owner without jobs in flight takes no memory; the map is bounded by the live owners.
     else this.#outlets.delete(replyTo)
   }
 
-  /** The frame as it is written: encrypted for owners that can decrypt it. */
+  /** The frame as written: encrypted for owners that can decrypt it. */
   #encode(replyTo: string, frame: string): string | Buffer {
     if (this.#cipher === undefined || !readsEncrypted(replyTo)) return frame
     return this.#cipher.encrypt(frame, frameContext(replyTo))
@@ -197,8 +199,8 @@ export class ReplyWriter {
     for (let attempt = 1; !this.#isClosed; attempt += 1) {
       try {
         if (isJobStream(replyTo)) {
-          // The owner made the stream and chose its time to live; where it is gone, the owner is
-          // gone.
+          // The owner created the stream and set its time to live. If the stream is gone, so is the
+          // owner.
           await this.#redis.xadd(replyTo, 'NOMKSTREAM', ...CAP, '*', 'f', frame)
           return
         }
@@ -208,7 +210,7 @@ export class ReplyWriter {
         }
         const pipeline = this.#redis.pipeline()
         pipeline.xadd(replyTo, ...CAP, '*', 'f', frame)
-        // The owner refreshes it too; this covers the stream that outlives its owner.
+        // The owner refreshes the time to live too; this covers a stream that outlives its owner.
         pipeline.pexpire(replyTo, STREAM_TTL_MS)
         const results = await pipeline.exec()
         const error = results?.[0]?.[0]
@@ -241,7 +243,7 @@ export class ReplyWriter {
   }
 }
 
-/** Adds a reply that needs no earlier one; returns how many characters it has. */
+/** Adds a reply that is independent of earlier ones; returns its number of characters. */
 function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): number {
   outlet.open.delete(replySource)
   replySource.seq += 1
@@ -250,10 +252,7 @@ function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): nu
   return text.length
 }
 
-/**
- * Adds deltas to the run's last reply while that waits, else as a reply; returns the characters
- * added.
- */
+/** Appends deltas to the run's last pending reply or adds a reply; returns the added characters. */
 function addDeltas(outlet: Outlet, replySource: ReplySource, { deltas }: DeltaBody): number {
   const list = JSON.stringify(deltas).slice(1, -1)
   const open = outlet.open.get(replySource)

@@ -15,7 +15,7 @@ import {
   storageFull,
 } from './object-store.ts'
 
-// The disk is full, or the user's disk quota is.
+// The disk is full, or the user has no disk quota left.
 const FULL: readonly string[] = ['ENOSPC', 'EDQUOT']
 
 /** An object store on a local directory, for the embedded default. */
@@ -31,7 +31,7 @@ export function openDirectoryStore(folder: string): ObjectStore {
       const file = await open(pathOf(key), 'r').catch(translateMissing)
       const { size } = await file.stat()
       const end = range?.end ?? size - 1
-      // With an explicit end, the stream ends with the last byte instead of one more read.
+      // With an explicit end, the stream ends after the last byte without another read.
       const body = file.createReadStream({ start: range?.start ?? 0, ...(end >= 0 && { end }) })
       return { body, totalBytes: size }
     },
@@ -54,7 +54,7 @@ async function put(
   body: Readable | Buffer,
   options: PutOptions = {},
 ): Promise<{ bytes: number }> {
-  // On the same file system, so that a rename publishes the file atomically.
+  // The staging folder is on the same file system, so that a rename publishes the file atomically.
   const staged = join(root, STAGED, randomUUID())
   try {
     await mkdir(dirname(staged), { recursive: true })

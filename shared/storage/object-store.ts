@@ -6,8 +6,8 @@ import { failure, type ServiceError } from '../errors.ts'
 /** Bytes under keys. A key becomes visible only when all of its bytes are stored. */
 export interface ObjectStore {
   /**
-   * Stores a stream of unknown length. Nothing becomes visible when the stream fails or `signal`
-   * aborts. Resolves with the number of bytes.
+   * Stores a stream of unknown length. If the stream fails or `signal` aborts, the object never
+   * becomes visible. Resolves with the number of bytes.
    */
   put(key: string, body: Readable | Buffer, options?: PutOptions): Promise<{ bytes: number }>
   /** The bytes of a key, or of the inclusive `range`. Throws `notFound` when there is none. */
@@ -30,8 +30,8 @@ export interface ObjectStore {
 export const STAGED = '.staging/'
 
 /**
- * All objects of this service lie under these prefixes; other objects of a shared bucket are never
- * touched.
+ * All objects of this service have one of these prefixes; other objects of a shared bucket are
+ * never touched.
  */
 export const OWN_PREFIXES = ['files/', 'fine-tuning/', 'media/', 'temporary/'] as const
 
@@ -55,7 +55,7 @@ interface StoredObject {
   readonly totalBytes: number
 }
 
-/** Reads a complete object. Throws beyond `bytesMax`, before reading. */
+/** Reads a complete object. Throws before reading when it exceeds `bytesMax`. */
 export async function readObject(
   store: ObjectStore,
   key: string,
@@ -79,7 +79,7 @@ export function assertPlainKey(key: string): void {
   if (!isPlain || key.length > 512) throw new Error(`"${key}" is not an object key`)
 }
 
-/** The error for full storage; clients may retry, because space can become free. */
+/** The error for full storage. Clients may retry, because space can become free. */
 export function storageFull(cause: unknown): ServiceError {
   return failure.overloaded('The storage of this service is full. Try again later.', {
     code: 'storage_full',
@@ -88,7 +88,7 @@ export function storageFull(cause: unknown): ServiceError {
   })
 }
 
-/** The check of the storage that both tiers make. */
+/** The check of the storage that both tiers perform. */
 export function storageCheck(store: ObjectStore): Dependency {
   return {
     name: 'storage',

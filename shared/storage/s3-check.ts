@@ -9,7 +9,7 @@ interface Answer {
   readonly $metadata?: { readonly httpStatusCode?: number }
 }
 
-// The codes of S3 and of connections that name one setting.
+// Error codes of S3 and of connections, each of which points to one setting.
 const SENTENCES: Readonly<Record<string, string>> = {
   NoSuchBucket: 'it has no such bucket: check S3_BUCKET',
   InvalidBucketName: 'its name of the bucket is invalid: check S3_BUCKET',
@@ -22,14 +22,14 @@ const SENTENCES: Readonly<Record<string, string>> = {
   RequestTimeTooSkewed: 'the clock of this machine is wrong: synchronize it',
 }
 
-/** Says why a bucket cannot be used, and names the setting to check. */
+/** Explains why a bucket cannot be used, and names the setting to check. */
 export async function explainBucketFault(
   client: S3Client,
   bucket: string,
   headFault: unknown,
 ): Promise<Error> {
   const head = answerOf(headFault)
-  // Answers to HEAD have no body and thus no code; a list needs the same permission.
+  // Answers to HEAD have no body and thus no code; a list request needs the same permission.
   const isAnswer = head.$metadata?.httpStatusCode !== undefined
   const fault = isAnswer ? await listFault(client, bucket, head) : head
   const { message, $metadata } = fault
@@ -38,7 +38,7 @@ export async function explainBucketFault(
   if (sentence !== undefined) return new Error(sentence)
   const [line = ''] = message.split('\n', 1)
   const reason = line === '' ? 'it does not answer' : line
-  // Other servers have further codes for what they refuse.
+  // Other servers have further error codes.
   const settings =
     status === undefined
       ? ': check S3_ENDPOINT'

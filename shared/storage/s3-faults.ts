@@ -5,7 +5,7 @@ import type { S3Client } from '@aws-sdk/client-s3'
 import { failure, type ServiceError } from '../errors.ts'
 import { storageFull } from './object-store.ts'
 
-// Error codes of servers that are full, and of those that recover.
+// Error codes of servers that are full, and of servers that recover.
 const FULL: readonly string[] = ['XMinioStorageFull', 'InsufficientCapacity', 'QuotaExceeded']
 
 const PASSING: readonly number[] = [429, 500, 502, 503, 504]
@@ -16,10 +16,10 @@ interface S3Fault {
   readonly $metadata?: { readonly httpStatusCode?: number }
 }
 
-/** Makes an S3 client report a silent, busy or full server as one of our errors. */
+/** Makes an S3 client report a silent, busy or full server as a `ServiceError`. */
 export function translateFaults(client: S3Client): void {
-  // Inside the SDK's retries: a request that timed out must not wait again. The SDK also inspects
-  // `cause`, so the reason is passed as text only.
+  // Runs inside the SDK's retries: a request that timed out must not wait again. The SDK also
+  // inspects `cause`, so the reason is passed as text only.
   client.middlewareStack.add(
     (next) => (call) =>
       next(call).catch((error: S3Fault) => {

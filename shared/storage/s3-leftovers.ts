@@ -6,12 +6,12 @@ import {
 
 import { type ObjectInfo, OWN_PREFIXES, STAGED } from './object-store.ts'
 
-/** Errors of servers that cannot list uploads, or that forbid it. */
+/** Errors of servers that cannot list uploads or that forbid it. */
 const UNLISTED: readonly (number | undefined)[] = [400, 403, 405, 501]
 
 /**
- * Incomplete multipart uploads of this service, each listed under `STAGED`. Their parts use space
- * and appear in no object listing.
+ * Incomplete multipart uploads of this service, each under `STAGED`. Their parts use space but
+ * appear in no object listing.
  */
 export async function* listLeftovers(client: S3Client, bucket: string): AsyncGenerator<ObjectInfo> {
   for (const prefix of OWN_PREFIXES) yield* listBelow(client, bucket, prefix)

@@ -25,8 +25,8 @@ export interface S3Target {
 }
 
 /**
- * Part buffers that uploads reuse: a new one for every part would make the garbage collector mark
- * the heap many times a second. A buffer whose transfer failed is not reused, because a dying
+ * Part buffers that uploads reuse: a new buffer for every part would make the garbage collector
+ * mark the heap many times a second. A buffer whose transfer failed is not reused, because a dying
  * connection may still read it.
  */
 export class PartBuffers {
@@ -47,9 +47,9 @@ interface SentPart {
 }
 
 /**
- * The sink of a stream of unknown length: stores it in one request when it fits into one part,
- * otherwise as a multipart upload. Nothing is visible before it finishes; a destroyed upload leaves
- * nothing behind.
+ * The sink of a stream of unknown length. Stores it in one request when it fits into one part,
+ * otherwise as a multipart upload. The object becomes visible when the upload finishes; a destroyed
+ * upload leaves nothing behind.
  */
 export class S3Upload extends Writable {
   bytes = 0

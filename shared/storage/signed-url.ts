@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** Query parameters that prove that this service issued a path, valid until `expires`. */
+/** Query parameters that prove that this service issued a path; they are valid until `expires`. */
 export interface UrlSigner {
   /** The path with `expires` (Unix seconds) and `signature` as its query. */
   sign(path: string, expiresAtMs: number): string

@@ -1,7 +1,7 @@
 import { backlogOf, nameOf, type QueueRef, type QueueStates } from '../queue/depth.ts'
 import { json, type PlainHandler } from './metrics-server.ts'
 
-/** Below this path, each queue of the catalogue reports its backlog. */
+/** The path below which each queue of the catalogue reports its backlog. */
 export const BACKLOG_PATH = '/metrics-api/queues/'
 
 /**

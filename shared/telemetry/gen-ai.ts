@@ -18,7 +18,7 @@ export type GenAiLabels = Readonly<Record<(typeof GEN_AI_LABELS)[number], string
 /** The value of `gen_ai.provider.name`. */
 export const PROVIDER = 'millrace'
 
-/** The labels of a job; every value is of a closed set. */
+/** The labels of a job; every value is from a closed set. */
 export function genAiLabels(job: {
   readonly kind: QueueKind
   readonly modelId: string
@@ -31,7 +31,7 @@ export function genAiLabels(job: {
   }
 }
 
-/** The operation name, from the conventions where they define one. */
+/** The operation name: the term of the conventions if they define one. */
 function operationName(job: {
   readonly kind: QueueKind
   readonly input: QueueTable[QueueKind]['input']
@@ -105,7 +105,7 @@ export function timeToFirstToken(registry: Registry) {
   })
 }
 
-/** Between two tokens of one text, which is the inter-token latency. */
+/** The time between two tokens of one text: the inter-token latency. */
 export function timePerOutputToken(registry: Registry) {
   return new Histogram({
     name: 'gen_ai_server_time_per_output_token_seconds',
@@ -149,7 +149,7 @@ export function runPhases(registry: Registry) {
   })
 }
 
-/** The numbers that text requests ask for: candidates (`n`) and tokens (`max_tokens`). */
+/** The amounts that text requests ask for: candidates (`n`) and tokens (`max_tokens`). */
 export function requestedAmounts(registry: Registry) {
   return new Histogram({
     name: 'millrace_request_parameter',

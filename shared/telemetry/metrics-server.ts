@@ -20,14 +20,14 @@ export interface MetricsServer {
   close(): Promise<void>
 }
 
-/** Where it listens, and the handler of each path. */
+/** The address to listen on, and the handler of each path. */
 interface MetricsServerOptions {
   /** All interfaces if absent. */
   readonly host?: string
   /** 0 chooses a free port. */
   readonly port: number
   readonly handlers: Readonly<Record<string, PlainHandler>>
-  /** The longest time of a request, and of its answer; those of production if absent. */
+  /** The time limits of a request and of its answer; the production values if absent. */
   readonly timeouts?: { readonly requestMs: number; readonly answerMs: number }
   /** Receives errors thrown by handlers; clients see a plain 500. */
   onError(error: unknown): void
@@ -35,14 +35,14 @@ interface MetricsServerOptions {
 
 const REQUEST_TIMEOUT_MS = 5000
 const HANDLER_TIMEOUT_MS = 4000
-/** A client that has not read its answer by then loses it. */
+/** A client that has not read its answer by then is disconnected. */
 const ANSWER_TIMEOUT_MS = 10_000
 const CHECK_INTERVAL_MS = 1000
 const CONNECTIONS_MAX = 64
 
 /**
- * An HTTP server for machines beside the API: metrics, health, backlogs. It has its own port, so
- * that it can be open to the collector only and answers while the API is busy or draining.
+ * An HTTP server for monitoring: metrics, health, backlogs. It has its own port, so that only the
+ * collector can reach it and it answers while the API is busy or draining.
  */
 export async function openMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const { requestMs, answerMs } = options.timeouts ?? {

@@ -11,9 +11,9 @@ const OPERATIONS = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'BEGIN', 'CO
 const TABLE = /\b(?:from|into|update)\s+"?(?:\w+"?\."?)?([a-z_]\w*)"?/i
 
 /**
- * Measures and traces the queries of a pool and its clients. Only the verb and the table of a query
- * are recorded, never its text or values. Queries with a callback, which the pool uses internally,
- * are not observed.
+ * Measures and traces the queries of a pool and its clients. Records only the verb and the table of
+ * a query, never its text or values. Queries with a callback, which the pool uses internally, are
+ * not observed.
  */
 export function observePool(pool: Pool, registry: Registry, tracing: Tracing): void {
   const duration = durationIn(registry)

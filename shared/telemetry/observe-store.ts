@@ -21,7 +21,7 @@ export function observeStore(
     buckets: [...SECONDS_BUCKETS],
     registers: [registry],
   })
-  // A rate needs a series before its first event, so that the first failure is visible.
+  // Rates need a series before its first event, so that the first failure is visible.
   for (const operation of OPERATIONS) {
     for (const outcome of ['ok', 'failed']) duration.zero({ operation, outcome })
   }

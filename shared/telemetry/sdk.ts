@@ -24,7 +24,8 @@ const CLOSE_TIMEOUT_MS = 2000
 const EXPORT_TIMEOUT_MS_MAX = 10_000
 const LOG_INTERVAL_MS = 60_000
 
-// The exporters read OTEL_EXPORTER_OTLP_* themselves: URLs, headers, certificates, compression.
+// The exporters read the OTEL_EXPORTER_OTLP_* settings themselves: URLs, headers, certificates,
+// compression.
 const EXPORTERS: Readonly<
   Record<OtlpProtocol, { traces(): SpanExporter; metrics(): PushMetricExporter }>
 > = {
@@ -37,7 +38,7 @@ const EXPORTERS: Readonly<
 export function openSdk(options: {
   readonly config: TelemetryConfig
   readonly source: TelemetrySource
-  /** Sent by OTLP when present. */
+  /** Exported by OTLP when present. */
   readonly registry: Registry | undefined
   readonly log: Logger
 }): { readonly tracing: Tracing; close(): Promise<void> } {

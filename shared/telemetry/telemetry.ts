@@ -7,13 +7,13 @@ import { NO_TRACING, type Tracing } from './tracing.ts'
 export interface Telemetry {
   readonly registry: Registry
   readonly tracing: Tracing
-  /** Exports what is pending, within two seconds. */
+  /** Exports pending data, within two seconds. */
   close(): Promise<void>
 }
 
 /**
  * Opens the metrics of a process, and its exporters when configured. The OpenTelemetry SDK is
- * loaded only then: it adds a sixth of a second to the start.
+ * loaded only with an exporter, because it adds a sixth of a second to the start.
  */
 export async function openTelemetry(
   config: TelemetryConfig,

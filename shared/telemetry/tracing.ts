@@ -13,7 +13,7 @@ export interface EnabledTracing {
   readonly api: typeof import('@opentelemetry/api')
 }
 
-/** Only a process that traces loads OpenTelemetry's API: it has a hundred modules. */
+/** Only a process with tracing loads OpenTelemetry's API, which has a hundred modules. */
 export type Tracing = EnabledTracing | { readonly isEnabled: false }
 
 /** A span with this attribute and all spans below it are dropped: its client has disconnected. */
@@ -70,7 +70,7 @@ export async function inChildSpan<T>(
   }
 }
 
-/** Marks a span as failed with the kind of the error: messages may quote the request. */
+/** Marks a span as failed with the kind of the error, because messages may quote the request. */
 export function failSpan({ api }: EnabledTracing, span: Span, error: unknown): void {
   span.setStatus({ code: api.SpanStatusCode.ERROR })
   span.setAttribute('error.type', errorType(error))

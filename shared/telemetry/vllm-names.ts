@@ -42,7 +42,7 @@ const TWINS: readonly Twin[] = [
   histogram('iteration_tokens_total', 'millrace_step_tokens'),
   histogram('request_params_n', PARAMETERS, { parameter: 'n' }),
   histogram('request_params_max_tokens', PARAMETERS, { parameter: 'max_tokens' }),
-  // A run that is handed to another worker or put off goes on later, as a preempted one does.
+  // A run that is handed over or postponed continues later, like a preempted run in vLLM.
   {
     name: 'num_preemptions_total',
     from: 'millrace_job_runs_total',
@@ -84,8 +84,8 @@ export async function vllmNames(registry: Registry): Promise<string> {
 }
 
 /**
- * The size of each cache. A slot is what vLLM calls a block: it belongs to one sequence and holds
- * as many tokens as the context window.
+ * The size of each cache. A slot corresponds to a block of vLLM: it belongs to one sequence and
+ * holds as many tokens as the context window.
  */
 function cacheConfig(rows: ReadonlyMap<string, Row>): string[] {
   const [slots, contexts] = ['millrace_worker_slots', 'millrace_worker_context_tokens'].map(

@@ -8,9 +8,8 @@ const SPANS_PER_ROOT_MAX = 500
 const ROOTS_MAX = 10_000
 
 /**
- * Exports the spans of a request or job together, when the first of them in this process ends. A
- * killed process therefore leaves no span without its parent: either all spans of a request are
- * exported, or none.
+ * Exports the spans of a request or job together when its first span in this process ends, so that
+ * a killed process leaves no span without its parent.
  */
 export class WholeTraces implements SpanProcessor {
   readonly #next: SpanProcessor
@@ -62,7 +61,7 @@ export class WholeTraces implements SpanProcessor {
   }
 }
 
-/** Leaves out spans below an unfinished one; they are exported alone or never. */
+/** Omits spans below an unfinished span; they are exported alone or never. */
 function withKnownParents(held: readonly ReadableSpan[], root: ReadableSpan): ReadableSpan[] {
   const known = new Set([root, ...held].map((span) => span.spanContext().spanId))
   let spans = [...held]

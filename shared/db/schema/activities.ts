@@ -31,7 +31,9 @@ export function activityTables(namespace: string) {
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.id] })],
   )
-  /** Bytes of the activities that clients record in several parts, which triggers count. */
+  /**
+   * Bytes of the activities that clients record, counted by triggers and spread over several rows.
+   */
   const activityBytes = table(
     'activity_bytes',
     {

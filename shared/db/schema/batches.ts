@@ -40,7 +40,7 @@ export function batchTables(namespace: string) {
     inputObjectKey: text('input_object_key').notNull(),
     completionWindow: text('completion_window').notNull(),
     metadata: jsonb('metadata').$type<Readonly<Record<string, string>>>(),
-    /** How long its files are kept; without end where null. */
+    /** How long the files of the batch are kept; null for ever. */
     outputRetentionSeconds: integer('output_retention_seconds'),
     status: text('status', { enum: BATCH_STATES }).notNull().default('validating'),
     errors: jsonb('errors').$type<readonly InputFault[]>(),
@@ -49,7 +49,7 @@ export function batchTables(namespace: string) {
     total: counter('total'),
     completed: counter('completed'),
     failed: counter('failed'),
-    /** That answered first. */
+    /** The model that answered first. */
     modelId: text('model_id'),
     promptTokens: sum('prompt_tokens'),
     completionTokens: sum('completion_tokens'),

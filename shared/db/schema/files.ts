@@ -18,7 +18,7 @@ export function fileTables(namespace: string) {
     bytes: whole('bytes').notNull(),
     sha256: bytea('sha256').notNull(),
     createdAt: moment('created_at').notNull().defaultNow(),
-    /** The time after which the file is not found; null keeps it forever. */
+    /** The file expires at this time; null keeps it forever. */
     expiresAt: moment('expires_at'),
   })
   const storage = table('organization_storage', {
@@ -30,7 +30,7 @@ export function fileTables(namespace: string) {
     organizationId: text('organization_id').notNull(),
     filename: text('filename').notNull(),
     purpose: text('purpose').notNull(),
-    /** Of the whole file, as announced; they are charged from the beginning. */
+    /** The announced size of the whole file, which is charged from the beginning. */
     bytes: whole('bytes').notNull(),
     retentionSeconds: integer('retention_seconds'),
     status: text('status').$type<UploadStatus>().notNull().default('pending'),

@@ -15,7 +15,7 @@ export const TUNING_STATES = [
   'cancelled',
 ] as const
 
-/** What a request asked for; `auto` leaves it to the service. */
+/** Hyperparameters as requested; `auto` leaves the choice to the service. */
 export interface RequestedHyperparameters {
   readonly nEpochs: number | 'auto'
   readonly batchSize: number | 'auto'

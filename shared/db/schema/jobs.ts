@@ -5,7 +5,7 @@ import { organizationTables } from './organizations.ts'
 
 type Metadata = Readonly<Record<string, string>>
 
-/** The states of a background job, in the order in which they follow each other. */
+/** The states of a background job, in the order in which they occur. */
 export const JOB_STATES = [
   'queued',
   'in_progress',

@@ -3,14 +3,14 @@ import { integer, primaryKey, smallint, text, uuid } from 'drizzle-orm/pg-core'
 import { authTables } from './auth.ts'
 import { bytea, moment, tableCreator, whole } from './columns.ts'
 
-/** Organizations, members and API keys, under the configured table prefix, and the users. */
+/** Organizations, members and API keys, under the configured table prefix, with the users. */
 export function organizationTables(namespace: string) {
   const table = tableCreator(namespace)
   const organizations = table('organizations', {
     id: text('id').primaryKey(),
     name: text('name').notNull(),
     personalUserId: uuid('personal_user_id').unique(),
-    /** Null for those of the operator and for a user's own. */
+    /** Null for organizations of the operator and for a user's own organization. */
     createdBy: uuid('created_by'),
     createdAt: moment('created_at').notNull().defaultNow(),
     deletedAt: moment('deleted_at'),
@@ -47,7 +47,7 @@ export function organizationTables(namespace: string) {
   const invitations = table('organization_invitations', {
     id: text('id').primaryKey(),
     organizationId: text('organization_id').notNull(),
-    // One of the two is not null.
+    // Either `email` or `userId` is set.
     email: text('email'),
     userId: uuid('user_id'),
     role: text('role', { enum: ['owner', 'admin', 'member'] }).notNull(),
@@ -59,7 +59,7 @@ export function organizationTables(namespace: string) {
     endedAt: moment('ended_at'),
     endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
   })
-  /** Bytes of stored contents in several parts, which triggers count. */
+  /** Bytes of stored contents, counted by triggers and spread over several rows. */
   const storedBytes = table(
     'stored_bytes',
     {

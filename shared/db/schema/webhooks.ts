@@ -27,7 +27,7 @@ export function webhookTables(namespace: string) {
     type: text('type').notNull(),
     data: jsonb('data').$type<Readonly<Record<string, unknown>>>().notNull(),
     createdAt: moment('created_at').notNull().defaultNow(),
-    /** What the event and its deliveries count against the limit of the organization. */
+    /** The bytes that the event and its deliveries count towards the organization's limit. */
     bytes: integer('bytes').notNull(),
   })
   const deliveries = table('webhook_deliveries', {
@@ -42,7 +42,7 @@ export function webhookTables(namespace: string) {
     createdAt: moment('created_at').notNull().defaultNow(),
     deliveredAt: moment('delivered_at'),
   })
-  /** Bytes of the events of an organization in several parts, which triggers count. */
+  /** Bytes of an organization's events, counted by triggers and spread over several rows. */
   const webhookBytes = table(
     'webhook_bytes',
     {
