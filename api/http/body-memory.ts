@@ -1,13 +1,13 @@
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 
-/** The part that is left to owners without a large body in use. */
+/** The share that is reserved for owners without a large body in use. */
 const RESERVED_SHARE = 0.25
-/** Of one owner; each waiting connection has buffers of some 64 KiB. */
+/** The most bodies of one owner that wait; each waiting connection has buffers of some 64 KiB. */
 const WAITING_MAX = 250
 const WAIT_MS_MAX = 30_000
 const RETRY_AFTER_SECONDS = 5
 
-/** Room that a body has. It may be given back in part before it ends. */
+/** The room that a body takes. It may be released in part before the body ends. */
 export interface BodyRoom {
   shrinkTo(bytes: number): void
   end(): void
@@ -20,8 +20,8 @@ interface Waiting {
 }
 
 /**
- * The bytes of bodies that one process holds. A body that finds no room is left unread, in the
- * buffers of its sender, until there is.
+ * The bytes of bodies that one process holds. A body without room is not read: it stays in the
+ * buffers of its sender until there is room.
  */
 export class BodyMemory {
   readonly #bytesMax: number
@@ -34,8 +34,8 @@ export class BodyMemory {
   }
 
   /**
-   * Waits for room. Throws `overloaded` when too many of the owner wait, or when there is no room
-   * in time, and `CancelledError` when the signal is aborted before.
+   * Waits for room. Throws `overloaded` when too many bodies of the owner wait or no room becomes
+   * free in time, and `CancelledError` when the signal aborts first.
    */
   async enter(owner: string, wanted: number, signal?: AbortSignal): Promise<BodyRoom> {
     const bytes = Math.min(wanted, this.#bytesMax)
@@ -87,7 +87,9 @@ export class BodyMemory {
     }
   }
 
-  /** In the order of arrival; owners that have their share do not hold up others. */
+  /**
+   * Admits bodies in the order of arrival. Owners that have used their share do not block others.
+   */
   #admit(): void {
     for (const waiting of this.#waiting) {
       const { owner, bytes, enter } = waiting

@@ -5,9 +5,9 @@ interface ByteRange {
 }
 
 /**
- * Parses a `Range` header with one range (RFC 9110, section 14.1.2). Undefined when the whole file
- * is sent: no header, several ranges, or another unit; `unsatisfiable` when no requested byte
- * exists.
+ * Parses a `Range` header with one range (RFC 9110, section 14.1.2). Undefined means that the whole
+ * file is sent: no header, several ranges, or another unit. `unsatisfiable` means that no requested
+ * byte exists.
  */
 export function parseRange(
   header: string | undefined,

@@ -14,7 +14,7 @@ const NOTICE_MS = 1000
 const LOOK_INTERVAL_MS = 50
 /**
  * A connection stays open for a moment after its last answer, because a client may send a request
- * right then.
+ * at the same time.
  */
 const IDLE_MS = 500
 const ACCEPTING_TURNS = 1000
@@ -63,12 +63,12 @@ async function whileConnected(server: Server, timeMs: number): Promise<void> {
 
 /**
  * Accepts connections that the kernel has already queued before the port closes, because the kernel
- * resets queued ones. The backlog is set to the minimum meanwhile, so new clients retry a second
- * later, when the port is closed. The event loop accepts one connection per iteration; the first
- * iteration without one ends the loop.
+ * resets queued ones. The backlog is set to the minimum first, so new clients retry a second later,
+ * when the port is closed. The event loop accepts one connection per iteration; the first iteration
+ * without one ends the loop.
  */
 async function emptyBacklog(server: Server): Promise<void> {
-  // Node has no public API to change the backlog. Without this internal one, more connections may
+  // Node has no public API to change the backlog. Without this internal field, more connections may
   // be reset.
   const { _handle: port } = server as { _handle?: { listen?: (backlog: number) => number } }
   port?.listen?.(0)
@@ -94,7 +94,7 @@ function numConnections(server: Server): Promise<number> {
 const HEADER_OVERFLOW = { status: 431, reason: 'Request Header Fields Too Large' }
 const TIMED_OUT = { status: 408, reason: 'Request Timeout' }
 const MALFORMED = { status: 400, reason: 'Bad Request' }
-/** A client that does not close a refused connection loses it after this. */
+/** A client that does not close a refused connection is disconnected after this time. */
 const LINGER_MS = 1000
 const HOST = /^[\w.~%:[\]-]+$/
 const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reason: string }>> = {
@@ -102,7 +102,7 @@ const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reaso
   ERR_HTTP_REQUEST_TIMEOUT: TIMED_OUT,
 }
 
-/** Answers malformed requests and request time-outs in the common error form. */
+/** Answers malformed requests and request time-outs in the error format of all surfaces. */
 export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
     socket.destroy()
@@ -123,7 +123,10 @@ export function refuseConnection(error: Error & { readonly code?: string }, sock
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** Compressed bodies are not supported and are refused by name instead of as malformed JSON. */
+/**
+ * Compressed bodies are not supported. They are refused with a message about their encoding instead
+ * of malformed JSON.
+ */
 export function refuseEncodedBodies(app: FastifyInstance): void {
   app.addHook('onRequest', async (request) => {
     const encoding = request.headers['content-encoding']
@@ -150,7 +153,8 @@ export function readRefusedBodies(app: FastifyInstance): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 413 || request.raw.complete) return
     reply.removeHeader('connection')
-    // Also for clients that close the connection: a reset while they send would hide the answer.
+    // The connection stays open even if the client asked to close it: a reset while it sends would
+    // hide the answer.
     reply.raw.shouldKeepAlive = true
     discardBody(request)
   })

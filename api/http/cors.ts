@@ -2,7 +2,7 @@ import type { FastifyCorsOptions, FastifyCorsOptionsDelegateCallback } from '@fa
 
 import { firstSegmentOf } from './request.ts'
 
-/** Request headers that clients of the user server send by themselves. */
+/** Request headers that clients of the user server send by default. */
 const USER_SERVER_HEADERS = [
   'accept',
   'authorization',
@@ -20,8 +20,8 @@ const USER_SERVER_HEADERS = [
 
 /**
  * The CORS rules for browsers of other origins. All request headers are allowed, unless
- * `allowedHeaders` names some: then the user server accepts these besides the usual ones. `/v1` has
- * no such list, because OpenAI clients add headers with every release.
+ * `allowedHeaders` is set: then the user server accepts only those and the usual ones. `/v1` has no
+ * such list, because OpenAI clients add headers with every release.
  */
 export function corsOptions(
   allowedHeaders: readonly string[],

@@ -1,6 +1,6 @@
 const NULLABLE_TEXT = { type: ['string', 'null'] }
 
-/** The error body below `/v1` and of unknown paths. */
+/** The error body under `/v1` and for unknown paths. */
 export const ERROR_BODY = {
   type: 'object',
   required: ['error'],

@@ -10,11 +10,11 @@ import { passThrough } from './pass-through.ts'
 import { ChunkJoiner } from './sse.ts'
 import { reportIgnored } from './validation.ts'
 
-/** One file of a form, while it streams by. */
+/** One file of a form, as a stream. */
 export interface FormFile {
   readonly filename: string
   readonly stream: Readable
-  /** Aborts when the form is refused: the received parts are useless then. */
+  /** Aborts when the form is refused, because the received parts are then useless. */
   readonly signal: AbortSignal
 }
 
@@ -23,11 +23,14 @@ interface FormRules<File> {
   readonly fields: readonly string[]
   /** Fields that may be repeated, also written with brackets. */
   readonly lists?: readonly string[]
-  /** Each at most once, also written with brackets. */
+  /** Fields with a file, each at most once, also written with brackets. */
   readonly files: readonly string[]
-  /** Files that may be repeated: further ones are dropped and reported. */
+  /**
+   * File fields that may be repeated: only the first file is used; the others are dropped and
+   * reported.
+   */
   readonly firstOnly?: readonly string[]
-  /** The whole body. */
+  /** The size limit of the whole body. */
   readonly bytesMax: number
   /** The refusal of a larger body. */
   tooLarge(bytes: number): ServiceError
@@ -37,7 +40,7 @@ interface FormRules<File> {
 
 /** A form that was read to its end. */
 export interface Form<File> {
-  /** Texts; of lists, arrays of texts. */
+  /** The text of each field; an array of texts for a list. */
   readonly fields: Readonly<Record<string, string | string[]>>
   readonly files: Readonly<Partial<Record<string, File>>>
 }
@@ -51,14 +54,15 @@ const FORM_LIMITS = {
   headerPairs: 32,
 }
 /**
- * After a refusal the rest of the body is read and dropped, so that the client receives the answer.
+ * After a refusal this much of the body is read and dropped, so that the client receives the
+ * answer.
  */
 const DRAINED_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Reads a form whose fields and files come in any order. Unknown or repeated parts, and a body that
- * is too large or incomplete, are refused at the first part that shows it: nothing behind it is
- * parsed.
+ * Reads a form whose fields and files come in any order. An unknown or repeated part, and a body
+ * that is too large or incomplete, are refused at the first part that shows the fault; later parts
+ * are not parsed.
  */
 export async function readForm<File>(
   request: FastifyRequest,
@@ -97,7 +101,7 @@ function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
 class FormReading<File> {
   /** Rejects as soon as there is a reason to refuse the form. */
   readonly refusal: Promise<never>
-  /** Unknown texts and further files, which were dropped. */
+  /** Unknown fields and further files, which were dropped. */
   readonly ignored = new Set<string>()
   readonly #rules: FormRules<File>
   readonly #ignoresUnknown: boolean
@@ -115,7 +119,7 @@ class FormReading<File> {
     this.refusal = new Promise((_resolve, reject) => {
       this.#refuse = reject
     })
-    // It is awaited only while the form is read.
+    // The rejection is awaited only while the form is read.
     this.refusal.catch(() => {})
   }
 
@@ -128,7 +132,7 @@ class FormReading<File> {
     if (this.#bytes > this.#rules.bytesMax) this.#refuse(this.#rules.tooLarge(this.#bytes))
   }
 
-  /** Files are received while what follows them is looked at. */
+  /** Files are received while later parts are parsed. */
   async readAll(parts: AsyncIterableIterator<Multipart>): Promise<void> {
     for (;;) {
       const next = await parts.next().catch((error: unknown) => {
@@ -175,7 +179,7 @@ class FormReading<File> {
     try {
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {
-      // A malformed stream is a client error; any other failure is the receiver's own.
+      // A malformed stream is a client error; the receiver causes any other failure.
       const isOwn = error instanceof ServiceError || part.file.errored === null
       throw isOwn ? error : asFormFault(part.file.errored)
     }
@@ -276,8 +280,8 @@ export function missingParameter(name: string): ServiceError {
 const ENCODED_WORD = /^=\?utf-8\?b\?([a-z0-9+/]*={0,2})\?=$/i
 
 /**
- * The name of an uploaded file, without folders. .NET clients encode non-ASCII names as mail does,
- * `=?utf-8?B?…?=`; browsers, curl and httpx encode only the quotation mark, as `%22`.
+ * The name of an uploaded file, without folders. .NET clients encode non-ASCII names like mail
+ * headers, `=?utf-8?B?…?=`; browsers, curl and httpx encode only the quotation mark, as `%22`.
  */
 export function fileNameOf(stated: string): string {
   const word = ENCODED_WORD.exec(stated)?.[1]

@@ -5,12 +5,12 @@ import { networkOf } from './request.ts'
 
 /** Smaller bodies fit into the buffers that every connection has. */
 const LARGE_BYTES_MIN = 16 * 1024
-/** The part that requests without a caller have, apart from those of callers. */
+/** The share that all requests without a caller have, separate from callers. */
 const PUBLIC_SHARE = 0.125
 
 /**
- * Bounds the memory that bodies have from their first byte to the end of their answer. Forms of
- * `/v1` are streamed and need none; requests of background jobs have a bound of their own.
+ * Bounds the memory of bodies from their first byte to the end of their answer. Forms of `/v1` are
+ * streamed and need none; requests of background jobs have a limit of their own.
  */
 export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
   const ofCallers = new BodyMemory(bytesMax * (1 - PUBLIC_SHARE))
@@ -25,7 +25,7 @@ export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
       : ofCallers.enter(caller.organizationId, bytes, left.signal))
     request.context.bodyRoom = room
     if (left.signal.aborted) room.end()
-    // A job that goes on after its client has left keeps the room of its body.
+    // A job that continues after its client has left keeps the room of its body.
     reply.raw.once('close', () => {
       if (request.context.durable === undefined) room.end()
     })
@@ -45,7 +45,7 @@ export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
   })
 }
 
-/** The bytes that the body of a request may take; 0 for one that is refused or streamed. */
+/** The bytes that the body of a request may take; 0 if the body is refused or streamed. */
 function bytesMaxOf({ headers, routeOptions, context }: FastifyRequest): number {
   const { bodyLimit = 0, config } = routeOptions
   if (context.stored !== undefined) return 0
@@ -56,7 +56,7 @@ function bytesMaxOf({ headers, routeOptions, context }: FastifyRequest): number 
   return Number(length) > bodyLimit ? 0 : Number(length)
 }
 
-/** A chunked body states no length: it has the room of the largest one until its end. */
+/** A chunked body states no length, so it takes the room of the largest one until its end. */
 function shrinkAtEnd({ headers, raw }: FastifyRequest, room: BodyRoom): void {
   if (headers['content-length'] !== undefined) return
   const before = raw.socket.bytesRead

@@ -12,7 +12,7 @@ export class LineTooLongError extends Error {
 /**
  * The lines of a byte stream, without line ends and without a leading byte order mark. Only
  * newlines separate lines, because JSON may contain every other separator. Throws
- * `LineTooLongError`, and the stream's own error when it fails.
+ * `LineTooLongError`, or the error of the stream.
  */
 export async function* readLines(
   source: AsyncIterable<Uint8Array>,

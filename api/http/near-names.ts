@@ -2,7 +2,7 @@ const DISTANCE_MAX = 2
 const NAME_LENGTH_MAX = 64
 
 /**
- * The known name that a misspelt one most likely means; undefined when none is near. Long names
+ * The known name that a misspelt name most likely means; undefined when none is similar. Long names
  * may differ by two edits, names of four and five characters by one, shorter ones by none.
  */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {

@@ -5,7 +5,7 @@ import { wayToRoot } from '#api/pages/html.ts'
 
 const PREFIX = '/docs'
 
-/** The routes of the page, as its plugin has them. */
+/** The routes that the plugin of the page registers. */
 export const PAGES: readonly string[] = [
   ...['', '/', '/json', '/yaml', '/static/*'],
   ...['/static/index.html', '/static/swagger-initializer.js'],
@@ -28,7 +28,7 @@ export function documentPage(
       routePrefix: PREFIX,
       uiConfig: {
         tryItOutEnabled: true,
-        // Two hundred drawn operations would take a slow machine a minute.
+        // Rendering two hundred expanded operations would take a slow machine a minute.
         docExpansion: 'none',
         plugins: [loadDocument, resolveReferences],
       },
@@ -44,17 +44,18 @@ export function documentPage(
 
 declare const SwaggerUIBundle: { readonly plugins: { readonly DownloadUrl: SwaggerPlugin } }
 
-// The browser gets the two functions below as text: they name nothing of this module.
+// The browser receives the source of the two functions below, so they must not refer to this
+// module.
 
-/** The plugin that Swagger UI has where no others are named. */
+/** The plugin of Swagger UI that is used when no others are configured. */
 function loadDocument(system: unknown): ReturnType<SwaggerPlugin> {
   return SwaggerUIBundle.plugins.DownloadUrl(system)
 }
 
 /**
- * Replaces the resolver of Swagger UI, which reads the whole document into a model of its own, once
- * for the list and again for each operation: seconds each time. The references of our document lie
- * within it.
+ * Replaces the resolver of Swagger UI, which converts the whole document into its own model, once
+ * for the list and again for each operation: seconds each time. All references of this document are
+ * local.
  */
 function resolveReferences(): ReturnType<SwaggerPlugin> {
   type Step = Readonly<Record<string, unknown>> | undefined

@@ -32,8 +32,8 @@ export function registerOpenApi(
 }
 
 /**
- * An application that serves the description of other routes, and its page. It is built when it is
- * first asked for: the page, its files and the writer of the description are 130 modules.
+ * An application that serves the description of the routes and its page. It is built on first use,
+ * because the page, its files and the generator of the description are 130 modules.
  */
 async function buildDocument(
   routes: readonly RouteOptions[],
@@ -72,7 +72,7 @@ async function buildDocument(
   })
   await app.register(documentPage(swaggerUi, options.serverUrl))
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
-  // Described here, and never called.
+  // These routes are only described, never called.
   const described = { exposeHeadRoute: false, handler: () => {} }
   for (const { method, url, schema = {}, config = {} } of routes) {
     if (schema.hide !== true) app.route({ method, url, schema, config, ...described })
@@ -155,7 +155,7 @@ interface Operation {
   readonly requestBody?: { readonly content?: Readonly<Record<string, object>> }
 }
 
-/** A form has texts and files alone: its fields are left out rather than null. */
+/** A form has only texts and files, so its fields are omitted rather than null. */
 function formWithoutNull(operation: Operation): object {
   const form = operation.requestBody?.content?.['multipart/form-data']
   if (form === undefined) return operation

@@ -1,7 +1,7 @@
 import type { Readable, TransformCallback } from 'node:stream'
 import { finished, Transform } from 'node:stream'
 
-// How much one side may be ahead of the other.
+// The most bytes by which one side may be ahead of the other.
 const WAITING_BYTES_MAX = 256 * 1024
 
 /** A pass-through stream that shows every chunk to a function. */
@@ -33,9 +33,9 @@ export function passThrough(source: Readable, passing: Transform): Transform {
   finished(source, { writable: false }, (error) => {
     if (error) passing.destroy(error)
   })
-  // An error may precede the first reader, which receives it later.
+  // The error may occur before the first reader, which receives it later.
   passing.on('error', () => {})
-  // An error behind the transform is not reported as one of the source.
+  // An error after the transform is not reported as one of the source.
   passing.once('close', () => source.destroy())
   return source.pipe(passing)
 }

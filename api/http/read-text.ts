@@ -7,12 +7,12 @@ interface TextSchema {
   readonly properties?: Readonly<Record<string, TextSchema>>
 }
 
-// Decimal notation alone: `Number` also reads Infinity, 0x10, blanks and an empty text.
+// Decimal notation only: `Number` also accepts Infinity, 0x10, blanks and an empty text.
 const DECIMAL = /^-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i
 
 /**
- * Converts the texts of a URL, of headers or of a form to the types that their schema names, in
- * place. A text that is not written as its type says stays a text, so that the validator names it.
+ * Converts the texts of a URL, of headers or of a form to the types in their schema, in place. A
+ * text that does not match its type stays a text, so that the validator reports it.
  */
 export function readTexts(schema: object, values: unknown): void {
   if (typeof values !== 'object' || values === null) return

@@ -35,9 +35,9 @@ export function firstSegmentOf(url: string): string | undefined {
 const BASE_PATH = /^\/+(?:(?:auth\/+)?v[12]\/+)?/
 
 /**
- * The URL that is routed. Slashes that clients double at the beginning, behind `/v1` or at the end
- * are joined, and `/v1/models/` means `/v1/models`; other surfaces have routes that end in a slash.
- * Any other empty segment stays: it is an empty path parameter, which no route accepts.
+ * The URL that is routed. Doubled slashes at the beginning, after `/v1` or at the end are joined,
+ * and `/v1/models/` means `/v1/models`; other surfaces have routes that end in a slash. Any other
+ * empty segment stays: it is an empty path parameter, which no route accepts.
  */
 export function routedUrl(url: string): string {
   const path = pathOf(url)
@@ -49,12 +49,12 @@ export function routedUrl(url: string): string {
   return joinSlashes(base) + path.slice(base.length, end) + ending + url.slice(path.length)
 }
 
-/** Whether a path parameter is empty; only the rest of a path, `*`, may be. */
+/** Whether a path parameter is empty. Only the wildcard `*` may be empty. */
 export function hasEmptyParameter(params: unknown): boolean {
   return Object.entries(params ?? {}).some(([name, value]) => value === '' && name !== '*')
 }
 
-/** Where the slashes at the end of a path begin. */
+/** The index at which the slashes at the end of a path begin. */
 function endOfPath(path: string, start: number): number {
   let end = path.length
   while (end > start && path[end - 1] === '/') end--
@@ -94,15 +94,15 @@ export function clientOf(header: string | undefined = ''): string {
 }
 
 /**
- * The network of a client: that of the configured header where the request has it, else that of the
- * address which the socket or a trusted proxy gives (MILLRACE_TRUSTED_PROXIES).
+ * The network of a client: the one in the configured header if the request has it, else that of the
+ * address of the socket or of a trusted proxy (MILLRACE_TRUSTED_PROXIES).
  */
 export function networkOf(request: FastifyRequest, header = ''): string {
   const named = header === '' ? undefined : request.headers[header]
   return clientOf((typeof named === 'string' && named) || request.ip)
 }
 
-// The parser of addresses writes every IPv6 address in its shortest form, in lower case.
+// The address parser writes every IPv6 address in its shortest form, in lower case.
 function compressed(address: string): string {
   return new URL(`http://[${address}]`).hostname.slice(1, -1)
 }

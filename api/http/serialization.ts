@@ -4,12 +4,12 @@ import type { FastifySerializerCompiler, FastifyServerOptions } from 'fastify'
 
 import { validatorCompiler } from './validation.ts'
 
-// The compiler that Fastify brings.
+// The compiler that Fastify depends on.
 const require = createRequire(createRequire(import.meta.url).resolve('fastify'))
 
 /**
- * Compiles the schemas of answers when they are first sent, and those of requests as every surface
- * does. Fastify would load both of its compilers and compile every answer at the start.
+ * Compiles the schemas of answers on their first use, and request schemas with the validator of all
+ * surfaces. Fastify would load both of its own compilers and compile every answer at the start.
  */
 export const SCHEMA_CONTROLLER = {
   compilersFactory: { buildSerializer, buildValidator: () => validatorCompiler('refuse') },

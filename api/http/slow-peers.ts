@@ -12,9 +12,11 @@ export interface PeerLimits {
   readonly requestMs: number
   /** The interval at which both limits are checked. */
   readonly checkMs: number
-  /** A connection whose answer waits this long without reading ends. */
+  /** A connection is closed when its answer waits this long and the client reads nothing. */
   readonly stallMs: number
-  /** Within each such time a client reads at least `readBytesMin` of a large answer. */
+  /**
+   * In each interval of this length a client must read at least `readBytesMin` of a large answer.
+   */
   readonly readWindowMs: number
   readonly readBytesMin: number
 }
@@ -30,15 +32,15 @@ export const PEER_LIMITS: PeerLimits = {
 }
 
 /**
- * Ends answers that their clients do not read, or read byte by byte: each holds a socket, and an
- * answer of stored bytes a file. Event streams have a limit of their own.
+ * Ends answers that clients read too slowly or not at all: each holds a socket, and an answer of
+ * stored bytes a file. Event streams have a limit of their own.
  */
 export function cutSlowReaders(app: FastifyInstance, limits: PeerLimits): void {
-  /** Bytes sent at the last check; undefined before the first one. */
+  /** Bytes sent at the last check; undefined before the first check. */
   const answers = new Map<ServerResponse, number | undefined>()
   app.addHook('onSend', async ({ socket }, { raw }, payload) => {
     if (!(socket instanceof Socket)) return
-    // Restarts while the client reads, however slowly; keep-alive sets its own afterwards.
+    // Restarts while the client reads, however slowly; keep-alive sets its own time-out afterwards.
     socket.setTimeout(limits.stallMs)
     if (!mayStall(payload, limits)) return
     answers.set(raw, undefined)

@@ -15,8 +15,8 @@ interface EventStream {
 }
 
 const PING_AFTER_MS = 15_000
-// A client that leaves one write in the buffer this long does not read: its slot and memory are
-// freed.
+// A client that leaves one write in the buffer this long has stopped reading: its slot and memory
+// are released.
 const WRITE_TIMEOUT_MS = 60_000
 
 /**
@@ -37,7 +37,7 @@ export function openEventStream(reply: FastifyReply): EventStream {
     'x-accel-buffering': 'no',
   })
   const headers = Object.entries(reply.getHeaders()).filter(([, value]) => value !== undefined)
-  // In one call: headers set one by one stay in memory while the stream is open.
+  // One call: headers that are set one by one stay in memory while the stream is open.
   raw.writeHead(200, Object.fromEntries(headers))
   raw.flushHeaders()
   const ping = setInterval(() => {
@@ -72,8 +72,8 @@ const HARMLESS_BYTES = 64 * 1024
 const FORM = /^multipart\/form-data\b/i
 
 /**
- * Joins small chunks. A client may send every byte as a chunk of its own, and a collector keeps an
- * object per chunk: hundreds of bytes of memory for one.
+ * Joins small chunks. A client may send every byte as a separate chunk, and a collector keeps an
+ * object per chunk: hundreds of bytes of memory for one byte.
  */
 export class ChunkJoiner extends Transform {
   #piece = Buffer.alloc(0)
@@ -102,7 +102,8 @@ export class ChunkJoiner extends Transform {
 }
 
 /**
- * Collected bodies arrive in chunks of a minimum size. Forms are streams, whose files do the same.
+ * Makes collected bodies arrive in chunks of a minimum size. Forms are streams; their files are
+ * joined in the same way.
  */
 export function joinSmallChunks(app: FastifyInstance): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {

@@ -25,8 +25,8 @@ interface Http {
 }
 
 /**
- * Sends stored bytes as a stream: all of them, one range, headers only, or 304 when the client has
- * them (RFC 9110, sections 13 and 14). Several ranges are answered with the whole.
+ * Sends stored bytes as a stream: all of them, one range, headers only, or 304 when the client
+ * already has them (RFC 9110, sections 13 and 14). A request for several ranges receives the whole.
  */
 export async function sendStored(http: Http, download: Download): Promise<FastifyReply> {
   const { request, reply } = http

@@ -56,7 +56,7 @@ export interface Validate {
   errors?: ErrorObject[] | null
 }
 
-/** Compiles schemas of values that are not coerced, such as bodies that arrive in a batch. */
+/** Compiles schemas of values that are not coerced, such as the bodies of batch lines. */
 export function schemaCompiler(
   unknownFields: UnknownFields = 'refuse',
 ): (schema: object) => Validate {
@@ -64,7 +64,7 @@ export function schemaCompiler(
   return (schema) => compileLater(checker, schema)
 }
 
-/** For routes that check their body themselves: its schema is for the document alone. */
+/** For routes that check their body themselves: the schema serves only the document. */
 export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
   return (part) => {
     const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
@@ -89,7 +89,7 @@ function compileLater(checker: () => Checker, schema: object): Validate {
   return validate
 }
 
-/** A validator, the fields that it found without effect, and the preparation of its schemas. */
+/** A validator, the fields without effect that it found, and the preparation of its schemas. */
 interface Checker {
   readonly ajv: Ajv2020
   readonly fields: IgnoredFields
@@ -120,9 +120,9 @@ function createChecker(unknownFields: UnknownFields): Checker {
 export const LITERALS: readonly string[] = ['enum', 'const', 'default', 'examples', 'required']
 
 /**
- * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond
- * it two numbers are one, and no column of the database holds them. Where unknown fields are
- * ignored, closed objects list their known fields instead.
+ * The schema with the range of safe integers for every integer without bounds: beyond it, doubles
+ * are inexact, and the database cannot store the number. Where unknown fields are ignored, closed
+ * objects list their known fields instead.
  */
 function prepareSchema(schema: object, unknownFields: UnknownFields): object {
   const prepare = (value: unknown): unknown =>
@@ -159,9 +159,8 @@ function boundInteger(schema: Record<string, unknown>): object {
 }
 
 /**
- * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is
- * parsed: a million small objects take far more memory, and time of the event loop, than the bytes
- * that they are written in.
+ * Parses JSON, also without a content type. The structure of a body is bounded before it is parsed:
+ * a million small objects take far more memory and event-loop time than their bytes.
  */
 export function registerJsonBody(app: FastifyInstance, types = ['application/json']): void {
   const parse = app.getDefaultJsonParser('error', 'error')
@@ -174,15 +173,15 @@ export function registerJsonBody(app: FastifyInstance, types = ['application/jso
     if (fault !== undefined) return done(fault)
     // Lossy decoding would replace invalid bytes.
     if (!isUtf8(body as Buffer)) return done(notUtf8())
-    // Parsing and validating much are turns of the event loop of their own.
+    // Parsing and validating a large body take separate turns of the event loop.
     const end: typeof done =
       body.length < LARGE_BODY_BYTES ? done : (...result) => setImmediate(done, ...result)
-    // The parser ends by calling back; it returns nothing of its own.
+    // The parser reports its result through the callback.
     void parse(request, (body as Buffer).toString('utf8'), end)
   })
 }
 
-/** From here on a body takes milliseconds to parse. */
+/** A body of this size takes milliseconds to parse. */
 const LARGE_BODY_BYTES = 256 * 1024
 
 function notUtf8(): ServiceError {
@@ -197,11 +196,12 @@ const KNOWN_FIELDS = 'x-known-fields'
 /** The keyword of a field without effect. Its value lists the values that need no report. */
 export const IGNORED_EXCEPT = 'x-ignored-except'
 
-// Distinct names in one body. Each is compared with every known one.
+// The number of distinct unknown names in one body, each of which is compared with every known
+// name.
 const DISTINCT_NAMES_MAX = 100
 const REPORTED_MAX = 20
 const NAME_SHOWN_MAX = 64
-// Characters that do not belong into a header.
+// Characters that may not occur in the header.
 const UNSAFE = /[^\w.$\-[\]]/g
 
 const reports = new WeakMap<object, readonly string[]>()
@@ -211,14 +211,14 @@ export function ignoredFieldsOf(body: unknown): readonly string[] {
   return typeof body === 'object' && body !== null ? (reports.get(body) ?? []) : []
 }
 
-/** Adds fields that are found to have no effect after the validation of the body. */
+/** Adds fields that turn out to have no effect after the validation of the body. */
 export function addIgnoredFields(body: object, paths: Iterable<string>): void {
   const names = [...paths].map((path) => headerSafe(path))
   if (names.length > 0)
     reports.set(body, [...new Set([...ignoredFieldsOf(body), ...names])].slice(0, REPORTED_MAX))
 }
 
-/** An object of the body, and the fields that no schema which validated it knows. */
+/** An object of the body, and the fields that are unknown to every schema that validated it. */
 interface Visit {
   readonly object: Record<string, unknown>
   readonly path: string
@@ -233,7 +233,7 @@ interface Place {
 /** Collects the unknown and ineffective fields of one body while it is validated. */
 class IgnoredFields {
   readonly #visits = new Map<object, Visit>()
-  /** The unknown names by the path of their objects, as it is shown. */
+  /** The unknown names by the displayed path of their objects. */
   readonly #unknown = new Map<string, Set<string>>()
   readonly #ineffective = new Set<string>()
 
@@ -243,7 +243,7 @@ class IgnoredFields {
       keyword: KNOWN_FIELDS,
       type: 'object',
       schemaType: 'array',
-      // The first keyword of an object, so that a misspelt field is reported before a missing one.
+      // This keyword is checked first, so that a misspelt field is reported before a missing one.
       before: 'maxProperties',
       compile: (names: readonly string[]) => {
         const known = new Set(names)

@@ -13,7 +13,7 @@ import { assignTicket, type Ticket } from '#shared/queue/producer.ts'
 import type { SubmitRequest } from './observers.ts'
 
 const RETRY_AFTER_SECONDS_MAX = 60
-/** Workers try to load a model as often. */
+/** Workers retry to load a model at this interval. */
 const LOAD_RETRY_SECONDS = 5
 
 type Job = Pick<SubmitRequest<QueueKind>, 'kind' | 'model' | 'organizationId' | 'deadlineAtMs'>
@@ -32,7 +32,7 @@ interface AdmissionOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly clock: Pick<Clock, 'now'>
-  /** The depth of a queue whose model sets none. */
+  /** The depth limit of a queue whose model sets none. */
   readonly queueDepthMax: number
   /** The state of the workers, from their heartbeats. */
   readonly ledger: {
@@ -45,8 +45,8 @@ interface AdmissionOptions {
 }
 
 /**
- * Decides whether a job may enter its queue, and at which position: a queue admits a job while it
- * is not full and the projected wait fits the deadline. Redis counts the queue and assigns the
+ * Decides whether a job may enter its queue, and at which position. A queue admits a job while it
+ * is not full and the projected wait is within the deadline. Redis counts the queue and assigns the
  * fair-queue ticket in one command.
  */
 export class Admission {
@@ -58,7 +58,7 @@ export class Admission {
     this.#options = options
   }
 
-  /** Begins the admission of a job; its owner ends it with `leave`. */
+  /** Begins the admission of a job; the caller ends it with `leave`. */
   enter(job: Job): Entry {
     const window = this.#windowOf(job)
     const earlier = window.entering
@@ -80,7 +80,7 @@ export class Admission {
     const { kind, model, organizationId, deadlineAtMs } = job
     if (ledger.disabled.has(model.id)) throw modelDisabled(model.id)
     if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
-    // Later jobs count this one; earlier ones may have been enqueued or refused by now.
+    // Later jobs count this one; earlier ones may already have been enqueued or refused.
     const others = Math.min(earlier, window.entering - 1)
     const admission = await assignTicket(redis, keys, {
       kind,
@@ -119,7 +119,7 @@ export class AdmissionWindow {
   entering = 0
   #newestStart: Ticket | undefined
 
-  /** The newest ticket that was seen to start. */
+  /** The newest ticket whose job was seen to start. */
   get newestStart(): Ticket | undefined {
     return this.#newestStart
   }
@@ -135,7 +135,7 @@ export class AdmissionWindow {
 /** Capacity of one queue as the living workers report it. */
 interface Capacity {
   readonly freeSlots: number
-  /** With every slot taken; 0 while nothing is known. */
+  /** Jobs per second while every slot is taken; 0 while the rate is unknown. */
   readonly jobsPerSecond: number
 }
 
@@ -149,8 +149,8 @@ export function capacityOf(workers: readonly WorkerHeartbeat[], model: Catalogue
     served.reduce((total, queue) => total + count(queue), 0)
   return {
     freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
-    // The capacity, not the recent rate, which is meaningless after a pause.
-    // A worker with memory to spare runs more jobs than it has slots.
+    // The capacity and not the recent rate, which is meaningless after a pause. A worker with free
+    // memory runs more jobs than it has slots.
     jobsPerSecond: sum(({ slots, active, jobMs }) =>
       jobMs === undefined ? 0 : (Math.max(slots, active) * 1000) / Math.max(jobMs, 1),
     ),
@@ -164,9 +164,7 @@ export function projectedWaitMs(depth: number, capacity: Capacity): number | und
   return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
 }
 
-/**
- * The queues, by name, whose model none of the living workers that are meant to serve it can load.
- */
+/** The names of the queues whose model is served by live workers, none of which can load it. */
 export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
   const queues = workers
     .filter(({ isDraining }) => !isDraining)
@@ -196,7 +194,7 @@ function modelDisabled(modelId: string): ServiceError {
   )
 }
 
-/** The refusal of a job for which there is no room now. */
+/** The refusal of a job that has no room at the moment. */
 export function overloaded(model: CatalogueModel, waitMs: number | undefined): ServiceError {
   const seconds = Math.ceil((waitMs ?? 1000) / 1000)
   return failure.overloaded(
@@ -219,7 +217,7 @@ export function unavailable(cause: unknown): ServiceError {
   })
 }
 
-/** The error of a job that is open when its process stops. */
+/** The error of a job that is still open when its process stops. */
 export function restarting(): ServiceError {
   return failure.overloaded('The service was restarted before the request was completed.', {
     code: 'service_unavailable',

@@ -14,20 +14,23 @@ import { splitEvents } from './event-log.ts'
 import { contextOf, hasEnded, resultContextOf } from './job.ts'
 import type { JobStore, JobSummary } from './job-store.ts'
 
-/** How long a job may wait and run if its request does not say. */
+/** The deadline of a job whose request sets none. */
 const DEADLINE_MS = 86_400_000
 const DEADLINE_MS_MAX = 7 * 86_400_000
 const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, priority: 2 }
-/** Jobs are listed with the names of their models; no model has a longer one. */
+/** The longest model name, because lists of jobs contain it. */
 const MODEL_NAME_MAX = 1000
 const POLL_MS = 100
 const SLOW_POLL_MS = 1000
-/** How much longer than this part of the wait so far an event may take to be seen. */
+/** The poll interval grows to this share of the wait so far. */
 const WAITED_PART = 0.1
-/** Event streams that look for the row of their job at a time; other requests need connections. */
+/**
+ * Event streams that query the row of their job at the same time; other requests need connections
+ * too.
+ */
 const LOOKUPS_AT_ONCE = 2
 
-/** In whose name a job runs; without a key and a user, in that of the installation. */
+/** The owner of a job. A job without a key and a user belongs to the installation. */
 export interface JobOwner extends Pick<Caller, 'limits' | 'isAnonymous'> {
   readonly organizationId: string
   readonly apiKeyId?: string | null
@@ -59,13 +62,13 @@ interface BackgroundServices {
   readonly cipher?: ContentCipher | undefined
   /** Unfinished jobs that one organization may have. */
   readonly openJobsMax: number
-  /** Bytes that the requests of these may have together. */
+  /** Bytes that the requests of all unfinished jobs may have together. */
   readonly openJobBytesMax: number
-  /** Says that there is a new job. */
+  /** Announces a new job. */
   readonly wake: () => void
 }
 
-/** Creates background jobs and reads what becomes of them. */
+/** Creates background jobs and reads their results. */
 export class BackgroundJobs {
   readonly #services: BackgroundServices
   readonly #lookups = new Turns(LOOKUPS_AT_ONCE)
@@ -74,14 +77,14 @@ export class BackgroundJobs {
     this.#services = services
   }
 
-  /** Stores a request as a job. Throws when its organization has too many unfinished ones. */
+  /** Stores a request as a job. Throws when its organization has too many unfinished jobs. */
   async create(owner: JobOwner, options: JobOptions): Promise<JobSummary> {
     const job = await this.#create(owner, options, { onlyStored: false })
     if (job === undefined) throw new Error('a job was not stored')
     return job
   }
 
-  /** The same; undefined when the policy of the organization is to store nothing. */
+  /** The same; undefined when the organization's policy is to store nothing. */
   createStored(owner: JobOwner, options: JobOptions): Promise<JobSummary | undefined> {
     return this.#create(owner, options, { onlyStored: true })
   }
@@ -131,7 +134,7 @@ export class BackgroundJobs {
     return randomId('job_')
   }
 
-  /** The answer of an ended job; undefined when it has none. */
+  /** The answer of an ended job; undefined when there is none. */
   async resultOf(job: JobSummary): Promise<Buffer | undefined> {
     const packed = await this.#services.jobs.readResult(job)
     if (packed === undefined) return undefined
@@ -139,8 +142,8 @@ export class BackgroundJobs {
   }
 
   /**
-   * The events of a job from a place on, as they come, in whole texts; ends with the job, or when
-   * the signal is aborted.
+   * The events of a job from a position on, as they occur, in complete texts. Ends with the job or
+   * when the signal aborts.
    */
   async *eventsOf(
     job: JobSummary,
@@ -178,7 +181,7 @@ export class BackgroundJobs {
   }
 }
 
-/** The refusal of a job that would exceed a limit on the unfinished ones of its organization. */
+/** The refusal of a job that would exceed a limit on its organization's unfinished jobs. */
 function tooMuch(
   reason: 'full' | 'too large',
   limits: { readonly openJobsMax: number; readonly openJobBytesMax: number },
@@ -194,7 +197,7 @@ function tooMuch(
   })
 }
 
-/** Waits, at most until the signal is aborted. */
+/** Waits for the given time or until the signal aborts. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

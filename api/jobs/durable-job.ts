@@ -8,7 +8,7 @@ import { parseFrame, type ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { unavailable } from './admission.ts'
 import type { OwnedJob } from './inference-job.ts'
 
-/** As long as the same request may be asked for again. */
+/** As long as a client may repeat the request. */
 const DURABLE_TTL_MS = 86_400_000
 const FRAMES_PER_READ = 500
 
@@ -21,7 +21,8 @@ interface Context {
 }
 
 /**
- * Lets a job outlive this process: its replies have a stream of their own, which others can read.
+ * Lets a job outlive this process: its replies have their own stream, which other processes can
+ * read.
  */
 export async function makeDurable({ redis, inbox }: Context, job: OwnedJob): Promise<void> {
   try {
@@ -32,7 +33,7 @@ export async function makeDurable({ redis, inbox }: Context, job: OwnedJob): Pro
   inbox.follow(job.envelope.replyTo, '0-0')
 }
 
-/** Makes the stream where it is missing, and says what another process has to know. */
+/** Creates the stream if it is missing, and stores the data that another process needs. */
 export async function keepDurable(redis: Redis, job: OwnedJob): Promise<void> {
   const { replyTo } = job.envelope
   await redis.pipeline().xadd(replyTo, '*', 'f', '[]').pexpire(replyTo, DURABLE_TTL_MS).exec()

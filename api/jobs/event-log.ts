@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { readContent } from '#shared/queue/content-cipher.ts'
 
-// Longer than a reader needs to turn to the stored events.
+// Longer than a reader needs to switch to the stored events.
 const LOG_TTL_MS = 86_400_000
 const ENDED_TTL_MS = 600_000
 const EVENTS_PER_READ = 200
@@ -16,8 +16,8 @@ export interface LogPage {
 }
 
 /**
- * The events of running jobs, each one server-sent event with the number of its place. They lie in
- * Redis while the job runs, so that every API process can send them from any place on.
+ * The events of running jobs: each is one server-sent event with a sequence number. They are in
+ * Redis while the job runs, so that every API process can send them from any position on.
  */
 export class EventLog {
   readonly #redis: Redis
@@ -43,9 +43,9 @@ export class EventLog {
   }
 
   /**
-   * Adds the last of the events of a job, from a place on. A place has one event: what another
-   * process added there first stays, and the call fails. All are added again where Redis lost the
-   * earlier ones.
+   * Appends events of a job from a position on. A position has one event: if another process has
+   * already written it, that event stays and the call fails. All events are written again when
+   * Redis lost the earlier ones.
    */
   async append(jobId: string, from: number, all: readonly string[]): Promise<void> {
     if (from === all.length) return
@@ -55,7 +55,7 @@ export class EventLog {
     await this.#add(jobId, 0, all)
   }
 
-  /** Answers how many events there are afterwards. */
+  /** Returns the number of events after the call. */
   async #add(jobId: string, from: number, all: readonly string[]): Promise<number> {
     const key = this.#keyOf(jobId)
     const commands = this.#redis.multi()
@@ -68,7 +68,7 @@ export class EventLog {
     return Number(results.at(-1)?.[1] ?? 0)
   }
 
-  /** Says to readers that no event follows those that the log has. */
+  /** Marks the end of the log for its readers. */
   async end(jobId: string): Promise<void> {
     const key = this.#keyOf(jobId)
     const size = await this.#redis.xlen(key)
@@ -76,7 +76,7 @@ export class EventLog {
     await commands.pexpire(key, ENDED_TTL_MS).exec()
   }
 
-  /** The events from a place on, as many as one answer of Redis should hold. */
+  /** The events from a position on, as many as one reply of Redis should hold. */
   async read(jobId: string, from: number): Promise<LogPage> {
     const start = `0-${from + 1}`
     const key = this.#keyOf(jobId)
@@ -85,7 +85,7 @@ export class EventLog {
     let isEnded = false
     for (const [id, [, text = Buffer.alloc(0)]] of entries) {
       const place = from + events.length
-      // Where Redis lost events, a reader waits until they are added again, or for the row.
+      // When Redis has lost events, a reader waits until they are written again, or for the row.
       if (id.toString() === '1-0') isEnded = text.toString() === String(place)
       else if (id.toString() !== `0-${place + 1}`) break
       else events.push(readContent(text, this.#cipher, contextOf(jobId)).toString('utf8'))
@@ -102,7 +102,7 @@ function contextOf(jobId: string): string {
   return `job events ${jobId}`
 }
 
-/** Cuts a text of server-sent events into whole events; comments are left out. */
+/** Splits a text into complete server-sent events and drops comments. */
 export function splitEvents(text: string): { readonly events: string[]; readonly rest: string } {
   const parts = text.split('\n\n')
   const rest = parts.pop() ?? ''

@@ -15,14 +15,14 @@ import type { Ticket } from '#shared/queue/producer.ts'
 
 import type { JobEvent } from './observers.ts'
 
-/** The unread characters of a slow client after which its run is paused. */
+/** When a slow client has this many unread characters, its run is paused. */
 const UNREAD_CHARS_MAX = 64 * 1024
 
 /** The operations of a job on its queue. */
 export interface JobActions {
   /** Puts the next epoch into its queue. */
   resubmit(job: OwnedJob): void
-  /** Stops an epoch wherever it is. */
+  /** Stops an epoch, whether it is queued or runs. */
   cancel(job: OwnedJob, epoch: number): void
   /** Keeps the record of a job that kills workers. */
   deadLetter(job: OwnedJob): void
@@ -33,7 +33,7 @@ export class OwnedJob {
   readonly buffer: EventBuffer<JobEvent>
   readonly ticket: Ticket
   readonly priority: number
-  /** The worker that runs the present epoch, once it has said so. */
+  /** The worker that runs the current epoch, once it has replied. */
   workerId: string | undefined
   /** The time of the last reply, on the monotonic clock. */
   lastReplyAtMs: number
@@ -64,7 +64,7 @@ export class OwnedJob {
     this.buffer = new EventBuffer(
       UNREAD_CHARS_MAX,
       () => this.apply({ type: 'caughtUp' }),
-      // The events of a durable job are the same in every process that replays its replies.
+      // Every process that replays the replies must produce the same events of a durable job.
       durable === undefined ? joinDeltas : undefined,
     )
   }
@@ -83,8 +83,8 @@ export class OwnedJob {
   }
 
   /**
-   * Replays the replies that a former owner received; a run is ignored beyond the point at which
-   * that owner left it.
+   * Replays the replies that a former owner received. A run is ignored after the point at which
+   * that owner abandoned it.
    */
   #skipLeftEpochs(): void {
     for (const { epoch, lastSeq } of this.#cuts) {
@@ -135,7 +135,7 @@ export class OwnedJob {
       case 'resubmit':
         this.#cuts.push({ epoch: before.epoch, lastSeq: before.lastSeq })
         this.#beginEpoch()
-        // The old run may still be alive behind a lost frame; a paused one is stopped already.
+        // The old run may still be alive after a lost frame; a paused run is already stopped.
         if (before.phase !== 'paused') this.#actions.cancel(this, before.epoch)
         this.#actions.resubmit(this)
         return
@@ -222,7 +222,7 @@ function workerCrashed(): Error {
   })
 }
 
-/** The delivered tokens of each candidate, after which another run continues. */
+/** The delivered tokens of each candidate, after which the next run continues. */
 class ResumePoints {
   readonly #points = new Map<number, { tokenIds: number[]; finishReason?: FinishReason }>()
 
@@ -239,7 +239,7 @@ class ResumePoints {
     }
   }
 
-  /** The input of the next run; other kinds than generation begin anew. */
+  /** The input of the next run; jobs other than generation start again. */
   applyTo(envelope: JobEnvelope): JobEnvelope['input'] {
     const { input } = envelope
     if (input.task !== 'generate' || !('prompts' in input) || this.#points.size === 0) return input
@@ -251,8 +251,8 @@ class ResumePoints {
 }
 
 /**
- * The events of one job between its owner and a consumer that may be slower. Bounded: beyond the
- * limit `push` says so, and the owner stops the run until `onCaughtUp`.
+ * The events of one job between its owner and a slower consumer. Bounded: beyond the limit `push`
+ * returns false, and the owner stops the run until `onCaughtUp`.
  */
 class EventBuffer<Event extends object> {
   readonly #charsMax: number
@@ -274,7 +274,7 @@ class EventBuffer<Event extends object> {
     this.#join = join
   }
 
-  /** False when the consumer is too far behind; the event itself is kept. */
+  /** Adds an event. False when the consumer is too far behind; the event is added anyway. */
   push(event: Event, chars: number): boolean {
     const last = this.#events.at(-1)
     const joined = last && this.#join(last.event, event)
@@ -289,13 +289,13 @@ class EventBuffer<Event extends object> {
     return this.#chars <= this.#charsMax
   }
 
-  /** Ends the sequence after what is buffered. */
+  /** Ends the sequence after the buffered events. */
   finish(): void {
     this.#ending ??= 'done'
     this.#wake?.()
   }
 
-  /** Ends the sequence with an error after what is buffered. */
+  /** Ends the sequence with an error after the buffered events. */
   fail(error: unknown): void {
     this.#ending ??= { error }
     this.#wake?.()

@@ -8,8 +8,8 @@ const JOBS_PER_CLAIM = 16
 const PER_ORGANIZATION = 4
 
 /**
- * The next jobs of every organization, so that a hundred thousand jobs of one do not delay those of
- * another. The organizations with open jobs are found one by one in the index.
+ * The next jobs of every organization, so that a hundred thousand jobs of one do not delay others.
+ * The index yields the organizations with open jobs one by one.
  */
 export function claimQuery(
   { jobs }: JobTables,
@@ -39,7 +39,7 @@ export function claimQuery(
     order by ${inFlightThen}, random() limit ${Math.min(limit, JOBS_PER_CLAIM)}`
 }
 
-/** Cancels the jobs of deleted organizations, and of banned users; running ones end themselves. */
+/** Cancels the jobs of deleted organizations and of banned users; running jobs end themselves. */
 export function abandonQuery({ jobs, organizations, users }: JobTables): SQL {
   return sql`
     update ${jobs} set cancelled_at = now(),

@@ -15,7 +15,7 @@ const LOOK_INTERVAL_MS = 150
 const MISSING_MS = 300
 /** After a Redis outage, workers get this long to send a heartbeat again. */
 const SETTLE_MS = 1500
-/** A job that was silent for this long is looked for in its queue. */
+/** A job without a reply for this long is looked up in its queue. */
 const SILENT_MS = 400
 const JOBS_PER_LOOK = 500
 
@@ -28,8 +28,8 @@ interface JobLedgerOptions {
 }
 
 /**
- * The jobs that this process owns, and the watch over them: a worker whose heartbeat vanished, a
- * job that vanished from Redis, and a deadline that passed all become events in a job's life.
+ * The jobs that this process owns, and their supervision: a worker whose heartbeat vanished, a job
+ * that vanished from Redis, and a deadline that passed become events in a job's life.
  */
 export class JobLedger {
   readonly #options: JobLedgerOptions
@@ -46,17 +46,17 @@ export class JobLedger {
     this.#options = options
   }
 
-  /** The workers seen alive at the last look. */
+  /** The workers that were alive at the last check. */
   get workers(): readonly WorkerHeartbeat[] {
     return this.#workers
   }
 
-  /** The queues, by name, whose model could not be loaded as of the last look. */
+  /** The names of the queues whose model could not be loaded at the last check. */
   get unavailable(): ReadonlySet<string> {
     return this.#unavailable
   }
 
-  /** The ids of the models that operators had disabled at the last look. */
+  /** The ids of the models that were disabled at the last check. */
   get disabled(): ReadonlySet<string> {
     return this.#disabled
   }
@@ -102,7 +102,8 @@ export class JobLedger {
       this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs
-      // A job whose worker could not reach Redis either has not lost it.
+      // Right after an outage a missing heartbeat only shows that the worker could not reach Redis
+      // either.
       if (nowMs - this.#reachableSince >= SETTLE_MS) {
         await this.#missWorkers(nowMs)
         await this.#findSilentJobs(nowMs)
@@ -170,7 +171,8 @@ export class JobLedger {
 
   /**
    * Checks the state of silent jobs. The last reply of a job is in the stream before the job leaves
-   * its queue, so one that is missing at two checks, with the inbox read in between, is lost.
+   * its queue, so a job that is missing at two checks, with a read of the inbox in between, is
+   * lost.
    */
   async #findSilentJobs(nowMs: number): Promise<void> {
     const silent: { readonly job: OwnedJob; readonly epoch: number }[] = []
@@ -189,7 +191,7 @@ export class JobLedger {
       const isOrphan = standing === 'orphaned' && job.life.phase === 'waiting'
       if (standing !== 'missing' && !isOrphan) {
         job.isSuspectedLost = false
-        // Round robin: a checked job moves to the end of the silent ones.
+        // Round robin: a checked job moves to the end of the silent jobs.
         job.lastReplyAtMs = nowMs
         continue
       }

@@ -37,16 +37,19 @@ interface RunnerServices {
   readonly log: Logger
 }
 
-/** Jobs that one process runs at a time: 48 of one organization leave room for others. */
+/**
+ * Jobs that one process runs at a time: one organization can take 48, which leaves slots for
+ * others.
+ */
 const SLOTS = { total: 64, reserved: 16 }
-/** The same with those that left their slots and only follow a worker. */
+/** The same including jobs that left their slots and only follow a worker. */
 const JOBS_AT_ONCE = 1024
 /** The jobs of a dead process are adopted after this time. */
 const LEASE_SECONDS = 10
 const RENEW_INTERVAL_MS = 1000
 const SETTLE_INTERVAL_MS = 1000
 const RESULT_BYTES_MAX = 64 * 1024 * 1024
-/** Bodies up to this many bytes, once opened, are held without a limit for all together. */
+/** Smaller decrypted bodies are held without a limit for all together. */
 const SMALL_BODY_BYTES_MAX = 1024 * 1024
 const LARGE_BODIES_BYTES_MAX = 128 * 1024 * 1024
 const RETRY_MS_MIN = 1000
@@ -67,8 +70,9 @@ interface Running {
 
 /**
  * Runs the background jobs of a database together with all other processes. A job is its stored
- * request, which the process sends to itself under the idempotency key of the job: a process that
- * takes over from a dead one finds the runs of its workers where they are, and the same answer.
+ * request, which the process sends to itself under the idempotency key of the job. A process that
+ * adopts a job from a dead one therefore continues the same runs of the workers and produces the
+ * same answer.
  */
 export class JobRunner {
   readonly #services: RunnerServices
@@ -92,7 +96,7 @@ export class JobRunner {
     this.#loop.wake()
   }
 
-  /** Takes no more jobs, and leaves those that run to other processes after a grace period. */
+  /** Claims no more jobs, and releases the running ones to other processes after a grace period. */
   async stop(graceMs: number): Promise<void> {
     await this.#loop.stop()
     const ends = Promise.all([...this.#running.values()].map(({ end }) => end))
@@ -123,7 +127,7 @@ export class JobRunner {
     }
   }
 
-  /** Deadlines are kept to the second. */
+  /** Checks deadlines every second. */
   async #settle(): Promise<void> {
     const nowMs = performance.now()
     if (nowMs - this.#settledAtMs < SETTLE_INTERVAL_MS) return
@@ -132,8 +136,8 @@ export class JobRunner {
   }
 
   /**
-   * Stops jobs that were cancelled. One whose lease was lost runs on: the process that adopted it
-   * waits for this answer under the idempotency key.
+   * Stops cancelled jobs. A job whose lease was lost continues: the process that adopted it waits
+   * for this answer under the idempotency key.
    */
   async #renew(): Promise<void> {
     if (this.#running.size === 0) return
@@ -156,7 +160,7 @@ export class JobRunner {
     }
     const end = this.#run(job, { signal: abort.signal, leaveSlot })
       .catch((error: unknown) => {
-        // Its lease runs out, and it is run again.
+        // The lease expires, and the job runs again.
         const fields = { operation: 'job.run', jobId: job.id, err: error }
         this.#services.log.warn(fields, 'background job left to its lease')
       })
@@ -201,11 +205,11 @@ export class JobRunner {
     return this.#largeBodies.with(read, use, run.signal)
   }
 
-  /** Puts the events of a streamed answer into the log as they come. */
+  /** Appends the events of a streamed answer to the log as they arrive. */
   async #record(job: JobSummary, { status, headers, body }: OwnAnswer): Promise<JobEnding> {
     const { events: log } = this.#services
-    // A process that died has logged the first ones; a second run of the same request sends the
-    // same.
+    // A process that died has logged the first events; a second run of the same request sends the
+    // same ones.
     const logged = await log.size(job.id)
     const all: string[] = []
     let next = logged
@@ -230,7 +234,7 @@ export class JobRunner {
     return { state, status, headers: kept(headers), result, ...(error !== undefined && { error }) }
   }
 
-  /** Undefined when the answer is a failure that may pass. */
+  /** Undefined when the failure is temporary. */
   async #collect(
     job: JobSummary,
     { status, headers, body }: OwnAnswer,
@@ -252,7 +256,7 @@ export class JobRunner {
       : { state: 'failed', error, ...ending }
   }
 
-  /** A result is worth a few tries: the work behind it is done. */
+  /** Storing a result is retried a few times, because the work behind it is done. */
   async #finish(job: JobSummary, ending: JobEnding): Promise<void> {
     const { jobs, events } = this.#services
     for (let tries = 1; ; tries += 1) {
@@ -275,7 +279,7 @@ const TOO_LARGE: JobEnding = {
     message: `The result has more than ${RESULT_BYTES_MAX} bytes.`,
   },
 }
-/** The refusal of a run that would only wait for a worker; its job is tried again. */
+/** The refusal of a run that would only wait for a worker; the job is retried later. */
 function tooManyWait(): ServiceError {
   return failure.overloaded('Too many jobs of this process wait for workers.', {
     code: 'server_is_overloaded',
@@ -296,7 +300,7 @@ function kept(headers: Readonly<Record<string, string>>): Readonly<Record<string
   )
 }
 
-/** Whether the same request may be answered later: a limit, or a failure of ours. */
+/** Whether the request may succeed later, after a limit or a temporary failure of the service. */
 function mayPass(status: number, headers: Readonly<Record<string, string>>): boolean {
   if (headers['x-should-retry'] === 'false') return false
   return status === 429 || status === 408 || status >= 500
@@ -312,7 +316,7 @@ function errorOf(body: Buffer): { code: string; message: string } {
   }
 }
 
-/** The failure that broke off a stream. */
+/** The failure that ended a stream early. */
 function failureOf(events: readonly string[]): { code: string; message: string } | undefined {
   const last = events.findLast((event) => /^(data: \{"error":|event: error$)/m.test(event))
   if (last === undefined) return undefined

@@ -32,7 +32,7 @@ import { abandonQuery, claimQuery } from './job-claim-store.ts'
 import { type CreateLimits, insertJob, type NewJob } from './new-job-store.ts'
 
 /**
- * Jobs that may be added at once without one counting the other. More than the connections of a
+ * Jobs that may be added at once without counting each other. More than the connections of a
  * database.
  */
 const UNCOUNTED_MAX = 1000
@@ -40,18 +40,18 @@ const UNCOUNTED_MAX = 1000
 /** A job without its contents. */
 export type JobSummary = Omit<JobRow, 'request' | 'result'>
 
-/** A job that a process runs, with its request unless that is large. */
+/** A job that a process runs; its request is included unless it is large. */
 export interface ClaimedJob extends JobSummary {
   readonly request: Buffer | null
 }
 
-/** Larger requests are read when their bodies may be held. */
+/** Larger requests are read when their bodies may be held in memory. */
 const CLAIMED_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** The filter of a list of jobs. */
 interface JobFilter {
   readonly limit: number
-  /** The id of the last job of the page before. */
+  /** The id of the last job of the previous page. */
   readonly after?: string
   readonly state?: JobRow['state']
   readonly endpoint?: string
@@ -70,25 +70,25 @@ export interface JobEnding {
 
 const NO_ROOM: JobEnding = { state: 'failed', error: STORAGE_LIMIT_EXCEEDED }
 const NO_REQUEST = Buffer.alloc(0)
-/** An ended job is not run again: its request is deleted, and counts against no limit. */
+/** An ended job does not run again: its request is deleted and counts towards no limit. */
 const ENDED = { leaseId: null, leaseUntil: null, endedAt: databaseNow, request: NO_REQUEST }
 
 interface JobStoreOptions {
   readonly db: Db
-  /** Queries of lists, which may be a moment behind. */
+  /** Queries of lists, which may lag slightly behind. */
   readonly lists?: Db
   readonly tables: JobTables
-  /** How long a job is stored behind its deadline. */
+  /** How long a job is stored after its deadline. */
   readonly retentionDays: number
-  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  /** The most bytes of all stored contents of an organization; no limit if absent. */
   readonly storedBytesMax?: number
   /** Receives jobs that end, in the transaction that ends them. */
   readonly announce: (db: Db, jobs: readonly JobSummary[]) => Promise<void>
 }
 
 /**
- * Why no job was created: a limit on unfinished jobs or their bytes, no room for its result, or
- * nothing may be stored.
+ * Why no job was created: a limit on unfinished jobs or their bytes, no room for its result, or a
+ * policy to store nothing.
  */
 type NoJob = 'full' | 'too large' | 'no room' | 'unstored'
 
@@ -124,7 +124,7 @@ export class JobStore {
     return and(eq(jobs.id, id), eq(jobs.leaseId, leaseId), eq(jobs.state, 'in_progress'))
   }
 
-  /** Ends the jobs of a condition, and announces them. */
+  /** Ends the jobs that meet a condition, and announces them. */
   #end(isMeant: SQL | undefined, ending: PgUpdateSetSource<JobTables['jobs']>): Promise<number> {
     const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
     return this.#db.transaction(async (tx) => {
@@ -139,9 +139,9 @@ export class JobStore {
   }
 
   /**
-   * Adds a job, unless its organization has as many unfinished ones as it may, or too large ones.
-   * One statement does so while the limits are far away; near them, the organization is locked, so
-   * that its jobs are counted by one request at a time.
+   * Adds a job, unless its organization has too many or too large unfinished jobs. One statement
+   * does so while the limits are far away. Near them, the organization is locked, so that only one
+   * request at a time counts its jobs.
    */
   async create(job: NewJob, limits: CreateLimits): Promise<JobSummary | NoJob> {
     const retentionDays = this.#retentionDays
@@ -168,7 +168,7 @@ export class JobStore {
     })
   }
 
-  /** Whether the policy of the organization is to store nothing. */
+  /** Whether the organization's policy is to store nothing. */
   async storesNothing(organizationId: string): Promise<boolean> {
     const { id, retentionDays } = this.#tables.organizations
     const found = this.#db.select({ days: retentionDays }).from(this.#tables.organizations)
@@ -217,9 +217,9 @@ export class JobStore {
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
-  /** Ends a waiting job, and asks the process that runs one to stop; one that has ended stays. */
+  /** Ends a waiting job, or asks the process that runs it to stop. An ended job is unchanged. */
   async cancel(organizationId: string, id: string): Promise<JobSummary | undefined> {
-    // One whose process is gone runs nowhere.
+    // A job whose process is gone does not run anywhere.
     const isIdle = and(this.#ownedBy(organizationId, id), this.#isOpen, isFree(this.#tables))
     await this.#end(isIdle, { state: 'cancelled', cancelledAt: databaseNow })
     await this.#db
@@ -230,8 +230,8 @@ export class JobStore {
   }
 
   /**
-   * Takes jobs that are due, also those of dead processes; those of the organizations with the
-   * fewest in flight come first.
+   * Claims jobs that are due, including those of dead processes. Organizations with the fewest jobs
+   * in flight come first.
    */
   async claim(leaseId: string, seconds: number, room: SlotRoom): Promise<ClaimedJob[]> {
     const query = claimQuery(this.#tables, room)
@@ -240,7 +240,7 @@ export class JobStore {
     const ids = rows.map(({ id }) => id)
     const { request, result: _result, ...columns } = getTableColumns(this.#jobs)
     const isSmall = sql`octet_length(${request}) <= ${CLAIMED_REQUEST_BYTES_MAX}`
-    // Another process may have taken some of them meanwhile.
+    // Another process may have claimed some of them in between.
     return this.#db
       .update(this.#jobs)
       .set({
@@ -272,7 +272,7 @@ export class JobStore {
     return defined((await found.where(this.#ownedBy(organizationId, id)))[0]).request
   }
 
-  /** Keeps the jobs of a process; answers those that were cancelled. */
+  /** Renews the leases of a process; returns its cancelled jobs. */
   async renew(leaseId: string, seconds: number): Promise<readonly string[]> {
     const rows = await this.#db
       .update(this.#jobs)
@@ -282,7 +282,7 @@ export class JobStore {
     return rows.filter((row) => row.cancelledAt !== null).map(({ id }) => id)
   }
 
-  /** Gives a job back, to be run again after a while. */
+  /** Releases a job, to be run again after a while. */
   async release(id: string, leaseId: string, delayMs: number): Promise<void> {
     await this.#db
       .update(this.#jobs)
@@ -295,7 +295,7 @@ export class JobStore {
       .where(this.#held(id, leaseId))
   }
 
-  /** Lets other processes adopt what this one runs. */
+  /** Releases the jobs of this process, so that others adopt them. */
   async releaseAll(leaseId: string): Promise<void> {
     await this.#db
       .update(this.#jobs)
@@ -309,8 +309,8 @@ export class JobStore {
   }
 
   /**
-   * Ends a job, unless its lease was lost; returns whether it did. One whose result does not fit
-   * into the storage of its organization fails.
+   * Ends a job, unless its lease was lost; returns whether it did. If the result does not fit into
+   * the organization's storage, the job fails.
    */
   async finish(id: string, leaseId: string, ending: JobEnding): Promise<boolean> {
     const owner = sql`(select organization_id from ${this.#jobs} where id = ${id})`
@@ -327,7 +327,7 @@ export class JobStore {
     return ended > 0
   }
 
-  /** Ends jobs whose deadline is over, or whose organization or user is deleted or banned. */
+  /** Ends jobs whose deadline has passed, or whose organization or user was deleted or banned. */
   async settle(): Promise<void> {
     const lateness: JobError = {
       code: 'deadline_exceeded',
@@ -342,7 +342,7 @@ export class JobStore {
     await this.#db.execute(abandonQuery(this.#tables))
   }
 
-  /** Deletes jobs that were kept long enough, and those of deleted organizations and users. */
+  /** Deletes jobs whose retention is over, and those of deleted organizations and users. */
   async sweep(): Promise<void> {
     await this.#db
       .delete(this.#jobs)

@@ -35,7 +35,7 @@ export function presentJob(job: JobSummary): object {
   }
 }
 
-/** Whether nothing happens to the job any more. */
+/** Whether the job is in a final state. */
 export function hasEnded({ state }: Pick<JobRow, 'state'>): boolean {
   return state !== 'queued' && state !== 'in_progress'
 }

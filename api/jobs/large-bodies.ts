@@ -1,6 +1,6 @@
 /**
  * The large bodies of the requests that one process runs. Bodies are read one after the other, and
- * none while those in use have as many bytes as the limit: a process holds at most one more.
+ * only while those in use are below the limit, so that a process exceeds it by at most one body.
  */
 export class LargeBodies {
   readonly #bytesMax: number
@@ -13,8 +13,8 @@ export class LargeBodies {
   }
 
   /**
-   * Reads a body in its turn and hands it to `use`, which holds it until it settles. Throws when
-   * the signal is aborted before.
+   * Reads a body when it may and passes it to `use`, which holds it until it settles. Throws when
+   * the signal aborts first.
    */
   async with<Result>(
     read: () => Promise<Buffer>,
@@ -55,7 +55,7 @@ export class LargeBodies {
     }
   }
 
-  /** Lets the next one read, if it may. */
+  /** Lets the next body be read, if there is room. */
   #admit(): void {
     const [next] = this.#waiting
     if (next === undefined || this.#isReading || this.#bytes >= this.#bytesMax) return

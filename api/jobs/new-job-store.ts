@@ -4,26 +4,26 @@ import { fitsStorage } from '#api/stored/stored-bytes-store.ts'
 import { type Db, prepared } from '#shared/db/client.ts'
 import type { JobRow, JobTables } from '#shared/db/schema/jobs.ts'
 
-/** A new job; its content is encrypted already. */
+/** A new job, whose content is already encrypted. */
 export type NewJob = Omit<
   JobTables['jobs']['$inferInsert'],
   'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
 >
 
-/** What decides whether a job is created. */
+/** The limits that decide whether a job is created. */
 export interface CreateLimits {
   /** Unfinished jobs that the organization may have. */
   readonly openMax: number
-  /** Bytes that the requests of these may have together, as they are stored. */
+  /** Bytes that the requests of all unfinished jobs may have together, as stored. */
   readonly openBytesMax: number
   /** Whether no job is created for an organization that stores nothing. */
   readonly onlyStored: boolean
 }
 
 /**
- * Inserts a job by one statement: none where the organization has too many or too large ones, as
- * far as the statement sees them, or stores nothing and the job is one of those that are stored.
- * `uncounted` jobs like this one may be added at the same time without exceeding a limit.
+ * Inserts a job with one statement, unless the organization has too many or too large jobs, as far
+ * as the statement sees them, or `onlyStored` is set and the organization stores nothing.
+ * `uncounted` jobs of this size may be added at the same time without exceeding a limit.
  */
 export async function insertJob(
   { db, tables }: { readonly db: Db; readonly tables: JobTables },
@@ -68,7 +68,7 @@ function rowQuery(tables: JobTables): SQL {
   const row = Object.entries(getTableColumns(jobs)).map(([name, column]) => {
     const value = sql`${sql.placeholder(name)}::${sql.raw(column.getSQLType())}`
     if (name !== 'deleteAt') return value
-    // A job needs its record until its result was read, also where nothing else is stored.
+    // A job needs its record until its result was read, even if nothing else is stored.
     const expiresAt = sql`${sql.placeholder('expiresAt')}::timestamptz`
     return sql`${expiresAt} + make_interval(days => greatest(${days}, 1))`
   })

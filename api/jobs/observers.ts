@@ -13,7 +13,7 @@ export type JobEvent<K extends QueueKind = QueueKind> = Exclude<
   { readonly type: 'entered' | 'failed' | 'yielded' }
 >
 
-/** How much a request may push before others of its organization. */
+/** How far a request may move ahead of others of its organization. */
 export type PriorityClass = 'default' | 'flex' | 'priority'
 
 /** One job to be run for a caller. */
@@ -24,23 +24,23 @@ export interface SubmitRequest<K extends QueueKind> {
   readonly organizationId: string
   /** The charged account; absent when the job is free. */
   readonly account?: JobAccount
-  /** A fresh one is drawn when absent. */
+  /** A new id is generated when absent. */
   readonly jobId?: string
   readonly deadlineAtMs: number
-  /** `batch` is the lowest: no client waits on a socket. */
+  /** `batch` is the lowest class: no client waits on a socket. */
   readonly priorityClass?: PriorityClass | 'batch'
-  /** Set when the job is to outlive this process. */
+  /** Set when the job must outlive this process. */
   readonly durable?: DurableJob
   readonly trace?: NonNullable<JobEnvelope['trace']>
-  /** Aborted when the client leaves. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal
 }
 
-/** The way into the queues. */
+/** The entry to the queues. */
 export interface Submitter {
   /**
-   * Runs a job and yields what its worker says, ending with one `result`. Failures are thrown as
-   * `ServiceError`; a consumer that stops early cancels the job.
+   * Runs a job and yields the replies of its worker, of which the last is `result`. Failures are
+   * thrown as `ServiceError`; a consumer that stops early cancels the job.
    */
   submit<K extends QueueKind>(request: SubmitRequest<K>): AsyncGenerator<JobEvent<K>>
   close(): Promise<void>
@@ -69,7 +69,7 @@ export interface JobObserver {
   onResubmit?(envelope: JobEnvelope): void
 }
 
-/** Runs a job under its observers. It has the same id in all of them, and after an adoption. */
+/** Runs a job under its observers. All of them see the same job id, also after an adoption. */
 export async function* observeJob(
   observers: readonly JobObserver[],
   request: SubmitRequest<QueueKind>,
@@ -85,8 +85,8 @@ export async function* observeJob(
       for (const record of records) record.onEvent?.(event)
       if (event.type === 'result') {
         end = { outcome: 'finished' }
-        // Lets what was recorded leave this process before the answer does: if the process is
-        // killed after the answer, the usage row exists.
+        // Lets the records leave this process before the answer does: if the process is killed
+        // after the answer, the usage row exists.
         await setImmediate()
       }
       yield event

@@ -17,7 +17,7 @@ import { clientSignal, type Http } from './run-inference.ts'
 import { TemporaryObjects } from './temporary-objects.ts'
 
 const FORM_BYTES_MAX = 64 * 1024 * 1024
-/** Forms that are packed at a time; each is in memory in several forms then. */
+/** The most bytes of forms that are packed at a time, because each is in memory several times. */
 const PACKED_BYTES_MAX = 32 * 1024 * 1024
 const RESPOND_ASYNC = /(^|,)\s*respond-async\s*(;|,|$)/i
 const PRIORITY_HEADER = 'x-millrace-priority'
@@ -26,8 +26,8 @@ const DEADLINE_HEADER = 'x-millrace-deadline'
 const METADATA_HEADER = 'x-millrace-metadata'
 
 /**
- * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the address
- * of a background job instead of running the request now.
+ * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the URL of a
+ * background job instead of running the request now.
  */
 export function respondAsync(services: {
   readonly background: BackgroundJobs
@@ -41,8 +41,8 @@ export function respondAsync(services: {
     if (!wantsJob(request)) return undefined
     const { background, jobs, clock } = services
     const isForm = request.body === undefined
-    // Nothing may be stored: the request runs now, as if it had no preference. The body of a form
-    // is read only once.
+    // The organization stores nothing, so the request runs now, as if it had no preference. The
+    // body of a form can be read only once.
     if (isForm && (await jobs.storesNothing(callerOf(request).organizationId))) return undefined
     const options = optionsOf(request)
     const create = (body: Buffer) =>
@@ -81,7 +81,7 @@ function modelOf({ body, params }: FastifyRequest): string | undefined {
 }
 
 /**
- * Reads a form into memory when it has its turn. Until then it lies in storage, since clients send
+ * Reads a form into memory when there is room. Until then it is in storage, because clients send
  * forms slowly and many at a time.
  */
 async function withForm<Result>(

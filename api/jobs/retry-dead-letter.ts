@@ -15,9 +15,9 @@ interface RetryServices {
 }
 
 /**
- * Runs the job of a dead letter once more under a new id, without charging anyone. Its client has
- * its error already: the answer is discarded, and the record is deleted when there is one. `done`
- * rejects with the failure of the run. Throws when the input is not kept.
+ * Runs the job of a dead letter once more under a new id, without charging a user. Its client has
+ * already received an error, so the answer is discarded, and the record is deleted on success.
+ * `done` rejects with the failure of the run. Throws when the input is not kept.
  */
 export async function retryDeadLetter(
   { deadLetters, catalogue, submitter, clock }: RetryServices,
@@ -45,7 +45,7 @@ export async function retryDeadLetter(
         // The answer belongs to a client that has left.
       }
     } catch (error) {
-      // The new run has a record of its own.
+      // The new run has its own record.
       const isDeadAgain = error instanceof ServiceError && error.code === 'worker_crashed'
       if (isDeadAgain) await deadLetters.delete(jobId)
       throw error

@@ -115,7 +115,7 @@ async function sendResult(
     .send(result)
 }
 
-/** Streams the events of a job from a place on, until it has ended or the client leaves. */
+/** Streams the events of a job from a position on, until it ends or the client leaves. */
 export async function streamEvents(
   reply: FastifyReply,
   options: {

@@ -25,7 +25,7 @@ export interface RequestJob<K extends QueueKind> {
   readonly priorityClass?: PriorityClass
 }
 
-/** Submits a job for the caller of a request, until the client leaves or its time is over. */
+/** Submits a job for the caller of a request, until the client leaves or the deadline passes. */
 export function submitJob<K extends QueueKind>(
   http: Http,
   { submitter, clock, config }: Needs,
@@ -69,7 +69,9 @@ export async function runJob<K extends QueueKind>(
 
 const DROPPED_HEADER = 'x-millrace-dropped-messages'
 
-/** Only the worker knows which fields its model does not read, and what its context cannot hold. */
+/**
+ * Only the worker knows which fields have no effect on its model, and which messages do not fit.
+ */
 function report({ request, reply }: Http, event: JobEvent): void {
   if (event.type !== 'started') return
   reportIgnored(request, event.ignored ?? [])
@@ -87,9 +89,9 @@ async function* watched<K extends QueueKind>(
 }
 
 /**
- * Aborted when the client disconnects before its answer is complete, streamed or not. A complete
+ * Aborts when the client disconnects before its answer is complete, streamed or not. A complete
  * request under an Idempotency-Key continues without its client, which will ask for the answer
- * again; that of a background job ends when the job is cancelled.
+ * again. The request of a background job ends when the job is cancelled.
  */
 export function clientSignal({ request, reply }: Http): AbortSignal {
   const abort = new AbortController()
@@ -107,9 +109,9 @@ export function clientSignal({ request, reply }: Http): AbortSignal {
 }
 
 /**
- * How long a request may take, in milliseconds: the installation's limit, or less when the client
- * says that it waits no longer. Of a stream the client's limit is per read, so it says nothing; and
- * under an Idempotency-Key the next try waits on.
+ * The time limit of a request in milliseconds: the installation's limit, or less when the client
+ * states a shorter time-out. For a stream the client's time-out applies to each read, so it is
+ * ignored; under an Idempotency-Key the next try continues to wait.
  */
 function deadlineOf(
   request: FastifyRequest,

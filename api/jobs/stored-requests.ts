@@ -8,20 +8,20 @@ export const STORED_REQUEST_HEADER = 'x-millrace-stored-request'
 const TOKEN_BYTES = 32
 
 /**
- * The stored requests that are on their way from this process to itself, by a secret that is valid
- * once: no other sender can name one.
+ * The stored requests that a process currently sends to itself. Each has a secret that is valid
+ * once, so that other senders cannot name it.
  */
 export class StoredRequests {
   readonly #byToken = new Map<string, StoredRequest>()
 
-  /** Answers the header value by which the process recognizes the request. */
+  /** Returns the header value by which the process recognizes the request. */
   add(request: StoredRequest): string {
     const token = randomBytes(TOKEN_BYTES).toString('base64url')
     this.#byToken.set(token, request)
     return token
   }
 
-  /** The request behind a header value; the value is invalid from now on. */
+  /** The request of a header value, which is invalid from then on. */
   take(token: string | readonly string[] | undefined): StoredRequest | undefined {
     if (typeof token !== 'string') return undefined
     const request = this.#byToken.get(token)

@@ -28,7 +28,7 @@ import {
 } from './observers.ts'
 
 const RESUBMIT_DELAY_MS = 100
-/** An adopted job has been started before. */
+/** An adopted job was admitted before, so it needs no ticket. */
 const NO_TICKET: Ticket = { generation: '', position: 0 }
 
 interface SubmitterOptions {
@@ -42,9 +42,11 @@ interface SubmitterOptions {
   readonly log: Logger
   /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
   readonly cipher?: ContentCipher | undefined
-  /** Whether the input of a dead letter of an organization may be kept; none are if absent. */
+  /**
+   * Whether the input of an organization's dead letter may be kept; no inputs are kept if absent.
+   */
   readonly mayKeepInput?: (organizationId: string) => Promise<boolean>
-  /** Record what happens to the jobs, in this order. */
+  /** Observers of the jobs, in this order. */
   readonly observers?: readonly JobObserver[]
 }
 
@@ -76,7 +78,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
     ledger,
     deadLetters,
     submit<K extends QueueKind>(request: SubmitRequest<K>) {
-      // From this machine's time to that of the queues.
+      // Converts from this machine's clock to that of the queues.
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
       const events = observeJob(observers, { ...request, deadlineAtMs }, (job) =>
         runJob(context, onBase(job)),
@@ -96,7 +98,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
   }
 }
 
-/** The job of a model with an adapter as one of its base model, which loads the adapter. */
+/** Turns the job of a model with an adapter into one of its base model, which loads the adapter. */
 function onBase(request: SubmitRequest<QueueKind>): SubmitRequest<QueueKind> {
   const { model, input } = request
   if (model.adapter === undefined) return request
@@ -118,7 +120,10 @@ interface Context extends SubmitterOptions {
   readonly admission: Admission
 }
 
-/** Admits and enqueues a job, yields what its worker says, and stops it when its consumer stops. */
+/**
+ * Admits and enqueues a job, yields the replies of its worker, and stops it when its consumer
+ * stops.
+ */
 async function* runJob(
   context: Context,
   request: SubmitRequest<QueueKind>,
@@ -132,7 +137,7 @@ async function* runJob(
     job?.apply({ type: 'abandon' })
     job?.buffer.fail(new CancelledError())
   }
-  // The job that another process left has been admitted before.
+  // The job that another process left was admitted before.
   const entry = durable?.adopted === undefined ? admission.enter(request) : undefined
   try {
     try {
@@ -150,7 +155,7 @@ async function* runJob(
   } finally {
     signal.removeEventListener('abort', onAbort)
     if (job !== undefined) {
-      // Nothing happens to a job that has ended; any other is stopped.
+      // Has no effect on an ended job; any other job is stopped.
       job.apply({ type: 'abandon' })
       ledger.remove(job.envelope.jobId)
       inbox.shut(job.envelope.jobId)
@@ -159,7 +164,9 @@ async function* runJob(
   }
 }
 
-/** Puts a job into its queue. The inbox listens and the ledger watches before it can be fetched. */
+/**
+ * Puts a job into its queue. The inbox and the ledger know the job before a worker can fetch it.
+ */
 async function launch(
   context: Context,
   { durable }: SubmitRequest<QueueKind>,
@@ -209,7 +216,7 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void>
   try {
     await producer.enqueue(job.envelope, job.priority)
   } catch (cause) {
-    // It may have arrived all the same: the caller's `finally` cancels it.
+    // The job may have been enqueued nevertheless: the caller's `finally` cancels it.
     throw unavailable(cause)
   }
 }
@@ -230,7 +237,7 @@ function actionsOf(context: Context): JobActions {
     kept
       .then(() => producer.enqueue(job.envelope, 1))
       .catch(() => {
-        // Redis is away: the deadline bounds how often this is tried.
+        // Redis is unreachable: the deadline bounds the retries.
         setTimeout(() => {
           const isCurrent = job.life.epoch === epoch && job.life.phase === 'waiting'
           if (isCurrent && clock.now() < job.envelope.deadlineAtMs) resubmit(job)
@@ -238,7 +245,7 @@ function actionsOf(context: Context): JobActions {
       })
   }
   return {
-    // It has waited already, so it goes to the front.
+    // The job has already waited in the queue once, so it goes to the front.
     resubmit(job) {
       log.info(
         { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },
@@ -254,7 +261,7 @@ function actionsOf(context: Context): JobActions {
         { operation: 'job.deadLetter', jobId, modelId, organizationId },
         'job kills workers',
       )
-      // Without an answer of the database the record alone is kept.
+      // If the database does not answer, only the record is kept.
       const recorded = mayKeepInput(organizationId)
         .catch(() => false)
         .then((isKept) => deadLetters.record(job.envelope, 'worker_crashed', isKept))

@@ -4,10 +4,10 @@ import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-/** Below this prefix lies what only the job of one request reads; it is swept after an hour. */
+/** The prefix of objects that only the job of one request reads; they are swept after an hour. */
 const PREFIX = 'temporary'
 
-/** A key of its own for a temporary object. */
+/** A unique key for a temporary object. */
 export function newTemporaryKey(): string {
   return `${PREFIX}/${randomId('')}`
 }
@@ -23,7 +23,7 @@ export class TemporaryObjects {
     this.#log = log
   }
 
-  /** Stores bytes under a key of their own. */
+  /** Stores bytes under a new key. */
   async put(
     body: Readable | Buffer,
     signal?: AbortSignal,

@@ -10,12 +10,10 @@ import { createGuessMemory, type GuessAction, type GuessRule } from './guess-mem
 /** The kinds of credential checks, each with its own counters. */
 type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
 
-/** One try of a credential. */
+/** One attempt with a credential. */
 export interface Guess {
   readonly kind: CredentialKind
-  /**
-   * The account as the client names it, whether or not it exists: both answers must be the same.
-   */
+  /** The account as the client names it, whether or not it exists: the answer must be the same. */
   readonly account: string
   /** An IPv4 address or an IPv6 /64, from `clientOf`. */
   readonly network: string
@@ -24,9 +22,9 @@ export interface Guess {
 /** Delays clients that guess credentials. */
 export interface GuessLimiter {
   /**
-   * Runs a credential check and counts its outcome. Throws 429 while the client has to wait; then a
-   * right credential is refused like a wrong one. The wait is read again after the check, so that
-   * of many simultaneous guesses only the free ones are answered.
+   * Runs a credential check and counts its outcome. Throws 429 while the client has to wait, even
+   * for a correct credential. The wait is read again after the check, so that only the allowed ones
+   * of many simultaneous guesses are answered.
    */
   judge<T>(guess: Guess, check: () => Promise<T>, isRight: (result: T) => boolean): Promise<T>
 }
@@ -43,22 +41,23 @@ interface GuessRedis {
 const FIRST_WAIT_MS = 5000
 const MINUTE_MS = 60_000
 const KNOWN_MS = 30 * 24 * 60 * MINUTE_MS
-/** How long an attack from many networks may delay a sign-in from a new network at a time. */
+/** The longest time that an attack from many networks may delay a sign-in from a new network. */
 const ACCOUNT_WAIT_MS_MAX = MINUTE_MS
 
 /**
- * Counts failures per account and network, per account, and per network. Beyond a number of free
- * failures each one doubles the wait, up to a limit; counts decrease evenly over time.
+ * Counts failures per account and network, per account, and per network. After a number of free
+ * failures each further one doubles the wait, up to a limit; counts decrease evenly over time.
  *
- * An attacker must not be able to lock the owner out. Therefore only the count of one account in
- * one network is strict. The count of one account in all networks starts to delay far later and for
- * a minute at most. Neither that count nor the network's applies where the account signed in within
- * the last 30 days: neighbours in the network and attackers elsewhere do not delay the owner there.
- * Links in mails are too long to guess and are never delayed. A success resets the counts of the
- * account, not that of the network: else an attacker's own account would reset it.
+ * An attacker must not be able to lock the owner out, so only the count of one account in one
+ * network is strict. The count of one account in all networks starts to delay far later and for a
+ * minute at most. Neither that count nor the network's applies where the account signed in within
+ * the last 30 days, so that neighbours in the network and attackers elsewhere do not delay the
+ * owner there. Links in mails are too long to guess and are never delayed. A success resets the
+ * counts of the account but not that of the network, which an attacker's own account could
+ * otherwise reset.
  *
- * The counts are in Redis, shared by all API processes. While Redis is away each process counts in
- * its own memory, and starts from zero.
+ * The counts are in Redis, shared by all API processes. While Redis is unreachable each process
+ * counts in its own memory, starting from zero.
  */
 export function createGuessLimiter(options: {
   readonly redis: GuessRedis

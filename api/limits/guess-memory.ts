@@ -1,7 +1,7 @@
 /** The actions on the counts: read the wait, reset after a success, or add a failure. */
 export type GuessAction = 'look' | 'right' | 'wrong'
 
-/** When one count starts to delay, and for how long. */
+/** The number of failures after which delays start, and their length. */
 export interface GuessRule {
   /** Failures without a delay. */
   readonly free: number
@@ -21,13 +21,16 @@ interface Count {
 
 const COUNTS_MAX = 30_000
 
-/** Counts of one process, used while Redis is away. Beyond 30,000 the oldest are dropped. */
+/**
+ * The counts of one process, used while Redis is unreachable. Beyond 30,000 the oldest are dropped.
+ */
 export function createGuessMemory(rules: readonly GuessRule[]) {
   const counts = new Map<string, Count>()
   const known = new Map<string, number>()
   return {
     /**
-     * The milliseconds to wait, 0 for none. Keys: one for each rule, then that of the known pair.
+     * The milliseconds to wait, 0 for none. The keys are one for each rule, then that of the known
+     * pair.
      */
     apply(keys: readonly string[], action: GuessAction, nowMs: number): number {
       const knownKey = keys[rules.length] ?? ''

@@ -8,16 +8,16 @@ import { defineScript, runScript } from '#shared/queue/connection.ts'
 const WINDOW_TTL_MS = 120_000
 
 /**
- * Charges a request, or says which limit refuses it; a refused request is not charged.
+ * Charges a request, or returns the limit that refuses it; a refused request is not charged.
  *
  * KEYS: window of the key, window of the organization, its running jobs, its tokens of the month,
- *       running jobs of the key
+ * running jobs of the key
  * ARGV: limits of requests (key, organization) and tokens (key, organization), tokens to charge,
- *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly
- *       tokens, jobs of the key at a time
+ * jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly tokens,
+ * jobs of the key at a time
  * Returns: verdict, minute, milliseconds of it, then previous and current of each of the windows in
- *          the order of their limits, tokens of the month (-1 when not known), milliseconds until
- *          the first lease ends
+ * the order of their limits, tokens of the month (-1 when not known), milliseconds until the first
+ * lease ends
  */
 const CHARGE = defineScript(`
 local time = redis.call('TIME')
@@ -107,15 +107,15 @@ export function monthOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 7)
 }
 
-/** The decision of the windows about a request. */
+/** The decision of the limits about a request. */
 export interface Charge {
   readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'month'
-  /** The minute that was charged, for its correction. */
+  /** The minute that was charged, which a correction needs. */
   readonly minute: number
   readonly elapsedMs: number
   readonly requests: readonly Window[]
   readonly tokens: readonly Window[]
-  /** Undefined when the counter has to be filled from the usage record. */
+  /** Undefined when the counter has to be filled from the usage table. */
   readonly monthlyTokens: number | undefined
   /** Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs`. */
   readonly leaseLeftMs: number
@@ -325,7 +325,7 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[1]), ARGV[i]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)
-/** Arguments of one command. */
+/** The most arguments of one command. */
 const RENEWED_AT_ONCE = 1000
 
 /**

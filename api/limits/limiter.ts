@@ -32,20 +32,20 @@ import {
 export interface LimiterServices extends LimitStore {
   readonly clock: Clock
   readonly log: Logger
-  /** Tokens of an organization since a point in time, from the usage record. */
+  /** Tokens of an organization since a point in time, from the usage table. */
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
 }
 
 /** Charges a request to its key and organization. Throws `rateLimited` when it is over a limit. */
 export type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
-/** Opens the limiter; while Redis is away every request passes. */
+/** Creates the limiter. While Redis is unreachable every request passes. */
 export function createLimiter(services: LimiterServices): Limiter {
   const { log, clock } = services
   const leases = new Leases(services.redis, log)
   let isAway = false
   return async (request, reply) => {
-    // It was charged when it first arrived, in the process that died.
+    // The process that died charged the job when it first arrived.
     if (request.context.durable?.isAdopted === true) return
     // The request of a background job was charged when the job was made.
     if (request.context.stored !== undefined) return
@@ -90,8 +90,8 @@ function credentialOf({ apiKeyId, userId = '', isAnonymous }: Caller, request: F
 }
 
 /**
- * The limits of a caller: anonymous users have their own in place of those of a key, and a key may
- * have lower ones than others.
+ * The limits of a caller. Anonymous users have their own limits instead of those of a key, and a
+ * key may have lower ones.
  */
 function limitsOf(limits: LimitsConfig, { isAnonymous, limits: own }: Caller): RequestLimits {
   const { requestsPerMinute, tokensPerMinute, anonymous } = limits
@@ -109,7 +109,7 @@ function limitsOf(limits: LimitsConfig, { isAnonymous, limits: own }: Caller): R
   }
 }
 
-/** The lower of two limits, of which 0 and null set none. */
+/** The lower of two limits; 0 and null mean no limit. */
 function lower(limit: number, own: number | null | undefined): number {
   if (own === null || own === undefined) return limit
   return limit === 0 ? own : Math.min(limit, own)
@@ -123,7 +123,10 @@ function isLimited(limits: RequestLimits): boolean {
     .some((limit) => limit > 0)
 }
 
-/** Throws `rateLimited` when an organization has used up its month; for work without a request. */
+/**
+ * Throws `rateLimited` when an organization has used up its monthly tokens; for work without a
+ * request.
+ */
 export async function checkQuota(services: LimiterServices, organizationId: string): Promise<void> {
   const { limits, clock, log } = services
   if (limits.monthlyTokens === 0) return
@@ -139,7 +142,7 @@ export async function checkQuota(services: LimiterServices, organizationId: stri
   else if (monthlyTokens >= limits.monthlyTokens) throw quotaExceeded()
 }
 
-/** Settles when the answer has ended; jobs that end later are added one by one. */
+/** Settles the charge when the answer has ended; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
   leases: Leases,
@@ -200,7 +203,7 @@ async function checkMonth(
     Date.parse(`${subject.month}-01T00:00:00Z`),
   )
   await fillMonth(services, subject, tokens).catch(() => {
-    // The next request fills it.
+    // The next request fills the counter.
   })
   if (tokens >= quota) throw quotaExceeded()
 }
@@ -270,19 +273,21 @@ const MAKES_WORKERS_RUN: ReadonlySet<RequiredScope> = new Set(JOB_SCOPES)
 const BYTES_PER_TOKEN = 4
 const TOKENS_MAX = 10_000_000
 const COPIES_MAX = 128
-// The default of `max_tokens` for a completion; that of a chat is known only at its end.
+// The default of `max_tokens` for a completion; that of a chat depends on the model.
 const COMPLETION_TOKENS_DEFAULT = 16
 
 /** Whether a request makes the workers run. */
 export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
   if (method !== 'POST') return false
-  // Batches are charged by line; without a remaining monthly quota no new batch is accepted.
+  // Batches are charged per line; without a remaining monthly quota no new batch is accepted.
   if (routeOptions.config.scope === 'batches')
     return routeOptions.url?.endsWith('/batches') === true
   return MAKES_WORKERS_RUN.has(routeOptions.config.scope as RequiredScope)
 }
 
-/** The charge of a request until its real usage is known: its length and its largest output. */
+/**
+ * The estimated charge of a request until its usage is known: its length plus its largest output.
+ */
 function estimateTokens(request: FastifyRequest): number {
   const { body, headers, routeOptions } = request
   // The bytes of a form are an image or a recording.

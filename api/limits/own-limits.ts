@@ -2,7 +2,7 @@ import { anonymousUsersCannot, type Caller } from '#api/v1/request-context.ts'
 import { failure } from '#shared/errors.ts'
 
 /**
- * Refuses a key with limits of its own: through another key, or a new one, it would have none.
+ * Refuses a key with its own limits, which could otherwise evade them through another or a new key.
  */
 export function requireUnlimitedKey({ limits }: Caller): void {
   if (limits === undefined) return
@@ -13,8 +13,8 @@ export function requireUnlimitedKey({ limits }: Caller): void {
 }
 
 /**
- * Refuses work that runs without a request to callers whose limits count requests: those of a key
- * of its own, and those that the anonymous users of one network share.
+ * Refuses work without a request to callers whose limits count requests: keys with their own
+ * limits, and anonymous users, who share those of their network.
  */
 export function requireUncountedCaller(
   { limits, isAnonymous }: Pick<Caller, 'limits' | 'isAnonymous'>,
