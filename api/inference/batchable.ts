@@ -65,7 +65,7 @@ interface BatchableRequest {
   readonly organizationId: string
   /** The models that it may use; null means all. */
   readonly modelIds: readonly string[] | null
-  /** The same each time that a line is run, so that its use is charged once. */
+  /** The same id for every run of a line, so that its use is charged once. */
   readonly requestId: string
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
@@ -79,7 +79,7 @@ interface BatchableAnswer {
   readonly usage: TokenUsage
 }
 
-/** Answers a request as its endpoint does, with batch priority. Throws failures. */
+/** Answers a request like its endpoint, with batch priority. Throws failures. */
 export type ExecuteBatchable = (request: BatchableRequest) => Promise<BatchableAnswer>
 
 type Needs = Pick<
@@ -96,20 +96,20 @@ type Needs = Pick<
   | 'images'
   | 'log'
 > & {
-  /** As the routes treat them. */
+  /** As in the routes. */
   readonly unknownFields?: UnknownFields
   /** Receives the tokens that the requests of an organization used. */
   readonly noteTokens?: (organizationId: string, tokens: number) => void
-  /** Throws when an organization has nothing left of its month. */
+  /** Throws when an organization has used up its monthly tokens. */
   readonly checkQuota?: (organizationId: string) => Promise<void>
 }
 
-/** A job of any kind, and how to present what comes of it. */
+/** A job of any kind, and the presentation of its result. */
 interface Plan<K extends QueueKind = QueueKind> {
   readonly kind: K
   readonly model: CatalogueModel
   readonly input: QueueTable[K]['input']
-  /** Those of its messages. */
+  /** The images of its messages. */
   readonly images?: RequestImages
   present(outcome: JobOutcome<K>): object | Promise<object | string>
 }
@@ -170,7 +170,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
 }
 
-/** Opens the way for requests that come from a batch. */
+/** Creates the function that runs requests of batches. */
 export function createBatchExecutor(services: Needs): ExecuteBatchable {
   const { unknownFields } = services
   const compile = schemaCompiler(unknownFields)
@@ -318,7 +318,7 @@ async function rankingPlan(services: Needs, { caller, body: anyBody }: Line): Pr
   }
 }
 
-/** Images of a batch are in its output file, because addresses are valid for an hour only. */
+/** Images of a batch are in its output file, because URLs are valid for an hour only. */
 async function imagePlan(services: Needs, { caller, body: anyBody }: Line): Promise<Plan> {
   const body = anyBody as GenerationBody
   if (body.response_format === 'url') {

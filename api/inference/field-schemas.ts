@@ -7,9 +7,9 @@ import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 // JSON Schema of request fields that may be left out. `null` means the default everywhere.
 
-/** The model of a body, on routes that name no model. */
+/** The `model` field of routes whose path names no model. */
 const MODEL = Type.String({ minLength: 1, description: 'The id of a model.' })
-/** The model of a body, on routes that name the model. */
+/** The `model` field of routes whose path names the model. */
 export const IGNORED_MODEL = optionalString({ description: 'Ignored: the path names the model.' })
 
 /** The body of a route, and that of its older path, which names the model. */
@@ -31,7 +31,7 @@ export function optionalInteger(options: object): TOptional<TUnsafe<number | nul
   return Type.Optional(ofType(['integer', 'null'], options))
 }
 
-/** The longest answer in tokens; -1 means no limit, as in other servers of this API. */
+/** The most tokens of an answer; -1 means no limit, as in other servers of this API. */
 export function answerLength(description: string): TOptional<TUnsafe<number | null>> {
   return optionalInteger({ minimum: -1, description: `${description} -1 means the same.` })
 }
@@ -64,12 +64,14 @@ export function optionalEnum<const Values extends string[]>(
   return Type.Optional(nullable(choice(values, options)))
 }
 
-/** A parameter of the API that no model here supports: only its default, null, is accepted. */
+/**
+ * A parameter of the API that no supported model implements: only its default, null, is accepted.
+ */
 export function unsupported(): TOptional<TUnsafe<null>> {
   return Type.Optional(ofType(['null'], { description: 'Not supported.' }))
 }
 
-/** A parameter of which only these values are supported: they ask for what is done without it. */
+/** A parameter that supports only these values, which request the behaviour without it. */
 export function fixed<const Values extends (string | number | boolean)[]>(
   values: readonly [...Values],
 ): TOptional<TUnsafe<Values[number] | null>> {
@@ -83,8 +85,8 @@ export function fixed<const Values extends (string | number | boolean)[]>(
 }
 
 /**
- * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value
- * is one of `usual`: those ask for what is done anyway.
+ * A parameter without effect. It is accepted, and reported as ignored unless its value is one of
+ * `usual`, which request the behaviour that applies anyway.
  */
 export function ineffective(schema: object, usual: readonly unknown[] = []): TOptional<TUnknown> {
   return Type.Optional(
@@ -96,7 +98,7 @@ export function ineffective(schema: object, usual: readonly unknown[] = []): TOp
   )
 }
 
-/** A condition on a body: it has `name`, which is of this type, unless it has one of `others`. */
+/** A condition on a body: it has `name` of this type, unless it has one of `others`. */
 export function requiredUnless(
   name: string,
   type: string | readonly string[],
@@ -109,7 +111,7 @@ export function requiredUnless(
   }
 }
 
-/** 400: a field has a value that its type allows and its meaning does not. */
+/** 400: the type of a field allows the value, but its meaning does not. */
 export function invalidValue(param: string, reason: string): ServiceError {
   return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {
     param,
@@ -117,7 +119,7 @@ export function invalidValue(param: string, reason: string): ServiceError {
   })
 }
 
-/** 400: a field is missing that other fields make necessary. */
+/** 400: a field is missing that other fields require. */
 export function missingParameter(param: string): ServiceError {
   return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
     param,

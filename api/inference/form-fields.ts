@@ -9,8 +9,8 @@ import { Type } from '#shared/schema-types.ts'
 export const BINARY = Type.String({ format: 'binary' })
 
 /**
- * The fields of a form as their schema wants them: numbers and truth values are read from text, the
- * latter also as Python writes them. Says the same of a wrong value as the endpoints that take
+ * Converts the fields of a form to the types in their schema: numbers and booleans are read from
+ * text, booleans also in Python's spelling. Errors are the same as those of endpoints that accept
  * JSON.
  */
 export function parseFields<Schema extends TSchema>(

@@ -53,22 +53,22 @@ export type StreamedCandidates = Map<number, Candidate>
 export interface Generation<Answer> {
   readonly model: CatalogueModel
   readonly input: GenerateInput
-  /** Those of its messages; its model reads images where there are some. */
+  /** The images of its messages; if there are any, the model must read images. */
   readonly images?: RequestImages
   readonly priorityClass?: PriorityClass
   present(outcome: {
     readonly candidates: readonly Candidate[]
     readonly usage: TokenUsage
-    /** Where the request asks for token ids. */
+    /** Present if the request asks for token ids. */
     readonly promptTokenIds?: readonly (readonly number[])[]
-    /** Where the request asks for them. */
+    /** Present if the request asks for them. */
     readonly promptLogprobs?: readonly PromptLogprobs[]
     readonly dialect?: AnswerDialect
   }): Answer
   presenter(): StreamPresenter
 }
 
-/** Runs a generation and answers it, whole or as a stream. */
+/** Runs a generation and answers it as JSON or as a stream. */
 export function generate<Answer>(
   http: Http,
   services: InferenceServices,
@@ -103,7 +103,7 @@ async function runGeneration<Answer>(
   return generation.present({ ...result, usage })
 }
 
-/** Turns what happens to a job into whole server-sent events, possibly none. */
+/** Converts the events of a job to complete server-sent events, possibly none. */
 export interface StreamPresenter {
   /** Called first, with the number of prompt tokens and the worker's report. */
   started?(promptTokens: number, report?: StartReport): void
@@ -116,10 +116,10 @@ export interface StreamPresenter {
   failing?(error: ServiceError): string
 }
 
-/** How streams of the older dialects end. */
+/** The end of streams in the older dialects. */
 export const DONE = 'data: [DONE]\n\n'
 
-/** Turns the events of a job of any kind into whole server-sent events, possibly none. */
+/** Converts the events of a job of any kind to complete server-sent events, possibly none. */
 export interface SseSerializer<K extends QueueKind> {
   /** The text before everything else; `first` is serialized afterwards. */
   opening(first: JobEvent<K> | undefined): string
@@ -155,9 +155,9 @@ interface StreamLimits {
 
 /**
  * Answers with a stream. Headers are sent once the job has started, so that earlier failures are
- * ordinary errors; a later failure is an event that ends the stream. While the socket is full,
- * nothing is read from the job. A reader that has not taken its answer by the deadline is
- * disconnected. A stream under an Idempotency-Key runs to its end, since it is recorded.
+ * ordinary errors; a later failure is an event that ends the stream. While the socket is full, the
+ * job is not read. A reader that has not read its answer by the deadline is disconnected. A stream
+ * under an Idempotency-Key runs to its end, because it is recorded.
  */
 export async function answerWithEvents<K extends QueueKind>(
   reply: FastifyReply,
@@ -189,7 +189,7 @@ export async function answerWithEvents<K extends QueueKind>(
   } finally {
     clearTimeout(cutOff)
     stream.end()
-    // Ends the job if it has not ended; the loop has done so already unless it never began.
+    // Ends the job if the loop never started; otherwise the loop has already done so.
     await events.return(undefined)
   }
 
@@ -202,7 +202,7 @@ export async function answerWithEvents<K extends QueueKind>(
   }
 }
 
-// The job's own deadline is answered first; this only ends readers that take nothing at all.
+// The job's own deadline is answered first; this only disconnects readers that read nothing at all.
 const CUT_OFF_GRACE_MS = 10_000
 const OBFUSCATION_MAX = 16
 
@@ -230,7 +230,7 @@ function textOf(
   }
 }
 
-/** How chunks end: with the token counts so far, with none yet, or without the field. */
+/** The end of each chunk: with the token counts so far, with null, or without the field. */
 export class StreamUsage {
   readonly #isContinuous: boolean
   readonly #suffix: string
@@ -242,12 +242,12 @@ export class StreamUsage {
     this.#suffix = includesUsage ? '],"usage":null' : ']'
   }
 
-  /** Takes note of what the model reads. */
+  /** Records the length of the prompt. */
   started(promptTokens: number): void {
     this.#promptTokens = promptTokens
   }
 
-  /** Counts tokens that are about to be sent. */
+  /** Adds tokens that are about to be sent. */
   add(delta: CandidateDelta): void {
     this.#completionTokens += delta.tokenIds.length
   }

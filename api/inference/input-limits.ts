@@ -4,16 +4,15 @@ import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 import { relaxSchema } from './relaxed-schema.ts'
 
 /**
- * Limits of the JSON Schemas of one request, all together, checked before a job is queued: 128
- * tools of 3 KB each and enums of some thousand values fit, and building a grammar stays within a
- * second.
+ * Limits of all JSON Schemas of one request together, checked before a job is queued. 128 tools of
+ * 3 KB each and enums of some thousand values fit, and building a grammar stays within a second.
  */
 export const SCHEMA_LIMITS = {
   /** Characters of all names and strings. */
   characters: 1024 * 1024,
   /** Members and items. */
   values: 60_000,
-  /** Arrays and objects within each other. */
+  /** How deep arrays and objects may be nested. */
   depth: 64,
   /** Subschemas in `allOf`, `anyOf` and `oneOf`. */
   branches: 2000,
@@ -25,15 +24,15 @@ export const SCHEMA_LIMITS = {
 
 const BRANCH_KEYWORDS: readonly string[] = ['allOf', 'anyOf', 'oneOf']
 
-/** The budget of one request, which each of its schemas charges. */
+/** The budget of one request, which all of its schemas share. */
 export class SchemaBudget {
-  /** Keywords of schemas that are not enforced, as paths. */
+  /** The paths of schema keywords that are not enforced. */
   readonly ignored = new Set<string>()
   #characters = 0
   #values = 0
   #branches = 0
 
-  /** Charges a schema that is not strict, and drops from it what cannot be enforced. */
+  /** Charges a schema that is not strict, and drops the keywords that cannot be enforced. */
   chargeLenient(schema: object, param: string): object {
     this.charge(schema, param)
     return relaxSchema(schema, param, (path) => this.ignored.add(path))
@@ -41,7 +40,7 @@ export class SchemaBudget {
 
   /** Charges a schema. Throws `invalidRequest` that names its field and the limit. */
   charge(schema: unknown, param: string): void {
-    // A stack of its own: a schema is bounded before anything recurses into it.
+    // An explicit stack: a schema is bounded before any code recurses into it.
     const open: { readonly value: object; readonly depth: number; readonly keyword: string }[] = []
     const charge = (value: unknown, depth: number, keyword: string): void => {
       this.#values += 1

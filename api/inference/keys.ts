@@ -81,7 +81,7 @@ const NEW_KEY_RESPONSE = {
 }
 
 /**
- * `POST` and `GET /api_keys`, `PATCH` and `DELETE /api_keys/{id}` and its rotation, within the
+ * `POST` and `GET /api_keys`, `PATCH` and `DELETE /api_keys/{id}` and key rotation, within the
  * caller's organization.
  */
 export function registerKeys(app: FastifyInstance, services: InferenceServices): void {
@@ -152,7 +152,7 @@ const KEY_PARAMS = {
   properties: { id: { type: 'string', pattern: '^[^\\u0000]+$' } },
 }
 
-/** The recorded fields of a key: never its secret, nor a part of it. */
+/** The recorded fields of a key. They never include its secret or a part of it. */
 function keyEvent(type: string, event: string, { id, name }: { id: string; name?: string }) {
   return { type, event, object: { id: `key:${id}`, type: 'ApiKey', name } }
 }
@@ -220,7 +220,9 @@ function mustMakeKeys(caller: Caller, { config }: InferenceServices): void {
   throw anonymousUsersCannot('create API keys')
 }
 
-/** A caller who receives the secret of a key has its rights, so they must be the caller's own. */
+/**
+ * The caller receives the secret of the key and thus its rights, so they must be the caller's own.
+ */
 function mustCover(caller: Caller, key: StoredApiKey): void {
   const covers = (own: readonly string[] | null, wanted: readonly string[] | null): boolean =>
     own === null || (wanted?.every((right) => own.includes(right)) ?? false)
@@ -240,7 +242,7 @@ function creatorOf({ userId, madeBy }: Caller): string | null {
   return userId ?? madeBy ?? null
 }
 
-/** A new key with the rights that were asked for, which its creator must have. */
+/** A new key with the requested rights, which its creator must have. */
 async function newKey(
   body: Static<typeof KEY_BODY>,
   caller: Caller,
@@ -273,7 +275,7 @@ async function newKey(
   }
 }
 
-// The last year of four digits; Postgres does not parse the ISO form of later ones.
+// The last year of four digits; Postgres does not parse the ISO form of later years.
 const LATEST_DATE_MS = Date.UTC(9999, 11, 31)
 
 function subset(

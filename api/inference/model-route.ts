@@ -22,15 +22,18 @@ interface ModelRoute {
   readonly tag: string
   readonly isDeprecated?: boolean
   readonly body: object
-  /** The body of the older path, where naming the model is needless. */
+  /** The body of the older path, where `model` is optional. */
   readonly engineBody: object
   readonly answer: object
-  /** Bounds the counts of a body before the validator reads all of it; throws what it refuses. */
+  /** Bounds the counts of a body before the validator reads all of it. Throws refusals. */
   precheck?(body: unknown): void
   handle(http: Http): Promise<unknown>
 }
 
-/** Serves it at its path and below `/engines/{id}`, the older path, which names the model. */
+/**
+ * Serves an endpoint at its path and at the older path under `/engines/{id}`, which names the
+ * model.
+ */
 export function registerModelRoute(app: FastifyInstance, route: ModelRoute): void {
   const { path, scope, noun, summary, isDeprecated = false } = route
   const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
@@ -84,12 +87,12 @@ export function modelNameOf(request: FastifyRequest): string {
   return engineId ?? (request.body as { model: string }).model
 }
 
-/** Where models are looked up. */
+/** The sources in which models are looked up. */
 export type ModelDirectory = Pick<InferenceServices, 'catalogue' | 'tunedModels'>
 
 /**
- * The model behind an id or alias, or one that the caller's organization has made. Throws
- * `model_not_found` when absent or not the caller's.
+ * The model with an id or alias, including those that the caller's organization made. Throws
+ * `model_not_found` if there is none or the caller may not use it.
  */
 export async function getModel(
   { catalogue, tunedModels }: ModelDirectory,
@@ -102,7 +105,7 @@ export async function getModel(
   throw noSuchModel(name, param)
 }
 
-/** The models that a caller may use: those of the installation, then its organization's own. */
+/** The models that a caller may use: those of the installation, then those of the organization. */
 export async function visibleModels(
   { catalogue, tunedModels }: ModelDirectory,
   caller: Caller,
@@ -159,8 +162,8 @@ interface ModelNeed {
 }
 
 /**
- * The capability that an endpoint requires of models that list any; a model without a list supports
- * everything of its kind.
+ * The capability that an endpoint requires of models that list capabilities. A model without a list
+ * supports everything of its kind.
  */
 const LISTED_FOR: Readonly<Record<string, string>> = {
   'v1/audio/transcriptions': 'transcribe',
@@ -170,7 +173,7 @@ const LISTED_FOR: Readonly<Record<string, string>> = {
   'v1/images/variations': 'variation',
 }
 
-/** Like `getModel`, for a model of one kind that can do what the endpoint asks for. */
+/** Like `getModel`, for a model of one kind that supports the endpoint. */
 export async function getCapableModel(
   models: ModelDirectory,
   caller: Caller,
@@ -197,7 +200,7 @@ const VECTOR_ENDPOINTS: Readonly<Record<string, string>> = {
   'multi-vector': 'v1/multi-vector',
 }
 
-/** Models of one kind, embeddings, have several endpoints. */
+/** Embedding models have several endpoints, so the hint depends on the capabilities. */
 function hintOf({ kind, capabilities }: CatalogueModel): string {
   if (kind !== 'embedding') return ''
   const [own] = capabilities.flatMap((name) => VECTOR_ENDPOINTS[name] ?? [])
@@ -205,8 +208,8 @@ function hintOf({ kind, capabilities }: CatalogueModel): string {
 }
 
 /**
- * Like `getCapableModel`, for models with one task; the first of them that reads texts, or images,
- * where none is named.
+ * Like `getCapableModel`, for models with one task. Without a name, the first one that reads texts
+ * (or images).
  */
 export function getTaskModel(
   models: ModelDirectory,
@@ -232,7 +235,7 @@ export function getTaskModel(
   return getCapableModel(models, caller, { ...need, endpoint })
 }
 
-/** The capabilities of models that have a task, each by itself. */
+/** The capability of each task; models with it have only that task. */
 const CAPABILITIES_OF_TASKS = {
   rerank: ['rerank', 'multi-vector'],
   classify: ['classify'],
@@ -240,7 +243,7 @@ const CAPABILITIES_OF_TASKS = {
   'multi-vector': ['multi-vector'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
-/** What a model with one task reads. */
+/** The kinds of inputs of a model with one task. */
 export function readsOf({ capabilities }: CatalogueModel): 'texts' | 'images' {
   return capabilities.includes('vision') ? 'images' : 'texts'
 }
@@ -252,7 +255,7 @@ function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {
   )
 }
 
-/** Names what answers: the same model with the same settings always has the same fingerprint. */
+/** Identifies the model and its settings: the same settings always have the same fingerprint. */
 export function systemFingerprint(model: CatalogueModel): string {
   const known = FINGERPRINTS.get(model)
   if (known !== undefined) return known

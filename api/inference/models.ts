@@ -105,7 +105,7 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
   })
 }
 
-/** The smallest value that live workers report, since any of them may answer. */
+/** The smallest value that live workers report, because any of them may answer. */
 function contextLengths({ workersSeen }: InferenceServices): ReadonlyMap<string, number> {
   const lengths = new Map<string, number>()
   for (const { modelId, contextLength } of workersSeen().flatMap(({ queues }) => queues)) {

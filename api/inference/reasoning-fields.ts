@@ -5,7 +5,7 @@ import { optionalBoolean, optionalEnum, optionalInteger } from './field-schemas.
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
 type Effort = (typeof EFFORTS)[number]
 
-/** Tokens of reasoning where the chat template does not read the effort itself. */
+/** The limit of reasoning tokens where the chat template does not read the effort itself. */
 const THINKING_TOKENS: Readonly<Record<Effort, number | null>> = {
   none: 0,
   minimal: 256,
@@ -39,7 +39,7 @@ export const REASONING_FIELDS = {
   }),
 }
 
-/** The values of fields about reasoning, by the names that they have in the request. */
+/** The values of the fields about reasoning, by their names in the request. */
 interface ReasoningChoice {
   readonly effort?: { readonly field: string; readonly value: Effort | null | undefined }
   readonly verbosity?: { readonly field: string; readonly value: string | null | undefined }
@@ -47,13 +47,15 @@ interface ReasoningChoice {
   readonly tokensMax?: { readonly field: string; readonly value: number | null | undefined }
 }
 
-/** Variables of the chat template, and which request fields set them. */
+/** Variables of the chat template, and the request fields that set them. */
 export interface Guidance {
   readonly variables: NonNullable<TemplateOptions['variables']>
   readonly hints: readonly Hint[]
 }
 
-/** The options of the chat template and the limit of reasoning that fields about reasoning set. */
+/**
+ * The options of the chat template and the limit of reasoning that the fields about reasoning set.
+ */
 export function reasoningGuidance(choice: ReasoningChoice): Guidance {
   const { effort, verbosity, isEnabled, tokensMax } = choice
   const variables: Record<string, string | boolean> = {}
@@ -89,7 +91,7 @@ export function reasoningGuidance(choice: ReasoningChoice): Guidance {
   return { variables, hints }
 }
 
-/** The names by which chat templates switch reasoning on and off. */
+/** The variables with which chat templates switch reasoning on and off. */
 function switches(isOn: boolean): Record<string, boolean> {
   return { enable_thinking: isOn, thinking: isOn }
 }

@@ -1,5 +1,4 @@
-// Keywords that the grammar of the workers cannot enforce. Without them a schema accepts more
-// values.
+// Keywords that the workers' grammar cannot enforce. Without them a schema accepts more values.
 const DROPPED = new Set([
   ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
   ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
@@ -22,8 +21,8 @@ type Schema = Readonly<Record<string, unknown>>
 const KEYWORDS = [...DROPPED, ...MAPS, ...SCHEMAS, ...LISTS, 'pattern', 'format', '$ref']
 
 /**
- * A schema that is not strict, without what cannot be enforced; `onDrop` is called with the path of
- * each dropped keyword. The depth of the schema was bounded before.
+ * A schema that is not strict, without the keywords that cannot be enforced; `onDrop` receives the
+ * path of each dropped keyword. The depth of the schema was bounded before.
  */
 export function relaxSchema(schema: object, path: string, onDrop: (path: string) => void): object {
   const relax = (value: unknown, at: string): unknown => {
@@ -32,7 +31,7 @@ export function relaxSchema(schema: object, path: string, onDrop: (path: string)
   }
   const given = schema as Schema
   const changes = numericBounds(given)
-  // By keyword: a schema may have tens of thousands of other members.
+  // Iterates over keywords, because a schema may have tens of thousands of other members.
   for (const name of KEYWORDS) {
     if (!Object.hasOwn(given, name)) continue
     const value = given[name]
@@ -53,11 +52,12 @@ export function relaxSchema(schema: object, path: string, onDrop: (path: string)
   return withChanges(given, changes)
 }
 
-/** The object itself where nothing differs; a member that becomes undefined is left out. */
+/** The object itself if nothing differs; a member that becomes undefined is dropped. */
 function withChanges(value: object, changes: ReadonlyMap<string, unknown>): object {
   const given = value as Schema
   if ([...changes].every(([name, changed]) => given[name] === changed)) return value
-  // Without a prototype any name is a member; copying in a loop takes half the time of a spread.
+  // Without a prototype any name can be a member; copying in a loop takes half the time of a
+  // spread.
   const copy: Record<string, unknown> = Object.create(null)
   for (const name of Object.keys(given)) {
     const next = changes.has(name) ? changes.get(name) : given[name]
@@ -69,7 +69,7 @@ function withChanges(value: object, changes: ReadonlyMap<string, unknown>): obje
 function isDropped(name: string, value: unknown, schema: Schema): boolean {
   switch (name) {
     case 'additionalProperties':
-      // Without the patterns of names it would forbid what these allow.
+      // Without the name patterns it would forbid properties that they allow.
       return Object.hasOwn(schema, 'patternProperties')
     case 'pattern':
       return typeof value === 'string' && PATTERN_DROPPED.test(value)

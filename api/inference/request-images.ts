@@ -14,20 +14,20 @@ import { optionalEnum } from './field-schemas.ts'
 import { formatOf, readHeader } from './images/uploaded-image.ts'
 import type { ImageIntake, InferenceServices } from './services.ts'
 
-/** Where the bytes of an image are. */
+/** The source of the bytes of an image. */
 export type ImageSource =
   | { readonly kind: 'url'; readonly url: string }
   | { readonly kind: 'base64'; readonly data: string }
   | { readonly kind: 'file'; readonly fileId: string }
 
 const FETCH_TIMEOUT_MS = 10_000
-/** For all images of a request together. */
+/** The time limit for all images of a request together. */
 const FETCHES_TIMEOUT_MS = 20_000
 const REDIRECTS_MAX = 3
-/** Requests of one process that fetch or read images, each of which holds one at a time. */
+/** Requests of one process that fetch or read images at a time; each holds one image in memory. */
 const LOADING_MAX = 8
 
-/** Opens the way for images by the settings of the server, before the first one arrives. */
+/** Opens the intake of images with the settings of the server. */
 export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): ImageIntake {
   const isOpen = urls === 'all'
   const fetch = createGuardedFetch({
@@ -48,7 +48,7 @@ export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): Im
 const PIXELS_MAX = 4096 ** 2
 const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'gif', 'webp']
 
-/** The schema of how closely an image is looked at. */
+/** The schema of the level of detail of an image. */
 export const DETAIL = optionalEnum(['auto', 'low', 'high'], {
   description: '`low` takes fewer tokens with models that read images in parts.',
 })
@@ -67,7 +67,7 @@ export class RequestImages {
     return this.#images
   }
 
-  /** Adds an image, whose file will be at the returned key once the request is stored. */
+  /** Adds an image. Its file is at the returned key once the request is stored. */
   add(
     source: ImageSource,
     { path, detail }: { readonly path: string; readonly detail?: string | null | undefined },
@@ -78,7 +78,7 @@ export class RequestImages {
   }
 }
 
-/** The content of a message as it is read: text with images between its characters. */
+/** The content of a message: text with images between its characters. */
 export class MessageContent {
   #text: string
   readonly #images: MessageImage[] = []
@@ -89,7 +89,7 @@ export class MessageContent {
     this.#text = opening
   }
 
-  /** Adds a text; `separator` comes between two texts without an image between them. */
+  /** Adds a text. `separator` is inserted between two texts without an image between them. */
   addText(text: string, separator = ''): void {
     this.#text += this.#endsWithText ? separator + text : text
     this.#endsWithText = true
@@ -105,7 +105,7 @@ export class MessageContent {
   }
 }
 
-/** Throws where a request shows images to a model that reads none. */
+/** Throws if a request has images and its model does not read them. */
 export function requireVision(model: CatalogueModel, { all: [first] }: RequestImages): void {
   if (first === undefined || model.capabilities.includes('vision')) return
   throw failure.invalidRequest(
@@ -117,8 +117,8 @@ export function requireVision(model: CatalogueModel, { all: [first] }: RequestIm
 type Services = Pick<InferenceServices, 'store' | 'log' | 'files' | 'images'>
 
 /**
- * Stores the images of a request for its job, and deletes them once it has ended. Throws
- * `invalidRequest` naming the field of an image that cannot be had or read.
+ * Stores the images of a request for its job, and deletes them when it has ended. Throws
+ * `invalidRequest` naming the field of an image that cannot be fetched or read.
  */
 export async function withImages<Answer>(
   services: Services,
@@ -133,7 +133,7 @@ export async function withImages<Answer>(
   if (images.all.length === 0) return use()
   const temporary = new TemporaryObjects(services)
   try {
-    // The bytes of all others came with the body.
+    // The bytes of all other images were in the body.
     const isLoaded = images.all.some((image) => !isInline(image))
     const room = isLoaded ? await memory.enter(organizationId, bytesMax) : undefined
     try {
@@ -239,7 +239,7 @@ async function download(
   }
 }
 
-/** The header alone is read here; the pixels are decoded by the worker. */
+/** Only the header is read here; the worker decodes the pixels. */
 async function check(bytes: Buffer, path: string): Promise<void> {
   if (!FORMATS.includes(formatOf(bytes))) {
     throw refusal(

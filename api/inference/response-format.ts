@@ -107,7 +107,7 @@ const STRUCTURED_OUTPUTS = Type.Object(
 )
 type StructuredOutputs = Static<typeof STRUCTURED_OUTPUTS>
 
-/** The request fields that say what the text of an answer must be. */
+/** The request fields that determine the format of an answer. */
 export const FORMAT_FIELDS = {
   response_format: Type.Optional(nullable(RESPONSE_FORMAT)),
   structured_outputs: Type.Optional(nullable(STRUCTURED_OUTPUTS)),
@@ -124,8 +124,8 @@ const FORMAT_BODY = Type.Object(FORMAT_FIELDS)
 type FormatBody = Static<typeof FORMAT_BODY>
 
 /**
- * What the answer must be. Throws where two fields say so. `messages` are those of a chat, which
- * must mention JSON where no schema does.
+ * The format of the answer. Throws when two fields determine it. `messages` are those of a chat,
+ * which must mention JSON if no schema is given.
  */
 export function responseFormatOf(
   body: FormatBody,
@@ -134,7 +134,7 @@ export function responseFormatOf(
   const found = [
     ...structuredForms(body.structured_outputs ?? {}, 'structured_outputs.', budget),
     ...structuredForms(guidedForms(body), 'guided_', budget),
-    // As llama.cpp has them.
+    // The fields of llama.cpp.
     ...structuredForms(
       { grammar: body.grammar ?? null, structural_tag: body.structural_tag ?? null },
       '',
@@ -202,7 +202,7 @@ function tagForm(tag: object, path: string, budget: SchemaBudget): ResponseForma
   return { type: 'structuralTag', format: parseStructuralTag({ ...tag }, path, budget), path }
 }
 
-/** An object, which may be given as its JSON text. */
+/** An object, which may also be given as JSON text. */
 function objectOf(value: object | string, path: string): object {
   if (typeof value !== 'string') return value
   checkJsonText(value, path)
@@ -239,7 +239,7 @@ function openAiFormat(
   }
 }
 
-/** Throws where a type has neither `schema` nor `value` and the request does. */
+/** Throws if a type has neither `schema` nor `value` but the request does. */
 function checkSchemaField({ type, schema, value }: ResponseFormatField, budget: SchemaBudget) {
   if (isGiven(schema)) budget.charge(schema, 'response_format.schema')
   const takesSchema = type === 'json_object' || type === 'json_schema'
@@ -304,13 +304,13 @@ function isGiven<Value>(value: Value | null | undefined): value is Value {
 }
 
 /**
- * Whether any text within a value contains the word "json". Stops at the first one, and writes no
+ * Whether any text within a value contains the word "json". Stops at the first one, and makes no
  * copy of a large request.
  */
 export function mentionsJson(value: unknown): boolean {
   if (typeof value === 'string') return /json/i.test(value)
   if (typeof value !== 'object' || value === null) return false
-  // An object with the field `json_schema` mentions it as well.
+  // An object with the field `json_schema` counts as well.
   return Object.entries(value).some(
     ([name, inner]) => mentionsJson(inner) || (!Array.isArray(value) && mentionsJson(name)),
   )

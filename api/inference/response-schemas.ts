@@ -28,7 +28,7 @@ export function errorResponses(...statuses: readonly number[]): Record<number, o
 /** The errors of every route that runs a model. */
 export const JOB_ERRORS = errorResponses(400, 401, 403, 404, 413, 415, 429, 500, 503, 504)
 
-/** An answer that is JSON or, when asked for, a stream of events. */
+/** An answer that is JSON or, if requested, a stream of events. */
 export function answerOrStream(description: string, schema: object): object {
   return {
     description,

@@ -14,7 +14,7 @@ import { errorResponses } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 import { registerTokenize } from './tokenize.ts'
 
-/** Routes that clients of other servers look for beside `/v1`. */
+/** Routes that clients of other servers expect outside `/v1`. */
 export function rootDialects(services: InferenceServices, version: string): FastifyPluginAsync {
   const off = services.config.dialectsOff ?? []
   const serves = (dialect: Dialect): boolean => !off.includes(dialect)

@@ -22,9 +22,9 @@ import {
   optionalString,
 } from './field-schemas.ts'
 
-/** Answers that one request may ask for. */
+/** The most answers that one request may ask for. */
 export const CANDIDATES_MAX = 128
-/** Strings of one request at which generation may end. */
+/** The most stop strings of one request. */
 export const STOP_STRINGS_MAX = 64
 const STOP_LENGTH_MAX = 1024
 const LOGIT_BIAS_MAX = 1024
@@ -35,7 +35,7 @@ const STOP_TOKENS_MAX = 128
 const STOP_STRING = Type.String({ minLength: 1, maxLength: STOP_LENGTH_MAX })
 const TOKEN_ID = Type.Integer({ minimum: 0 })
 
-/** Request fields of other servers of this API that say when an answer ends. */
+/** Request fields of other servers of this API about the end of an answer. */
 const ENDING_FIELDS = {
   ignore_eos: optionalBoolean({
     default: false,
@@ -180,7 +180,7 @@ export const SAMPLING_FIELDS = {
     maximum: INT64_MAX,
     description: 'Makes sampling repeatable; drawn at random when absent.',
   }),
-  // As long as in messages, whose `metadata.user_id` proxies send here.
+  // As long as `metadata.user_id` of messages, which proxies send here.
   user: optionalString({ maxLength: 512, description: 'Your id of the end user.' }),
   top_k: optionalInteger({
     minimum: -1,
@@ -204,7 +204,7 @@ export const SAMPLING_FIELDS = {
   }),
   ...ENDING_FIELDS,
   ...TOKEN_RULE_FIELDS,
-  // Of other servers. Without them here, they would be a wrong `top_p` and a wrong `model`.
+  // Fields of other servers. Otherwise they would be reported as a misspelt `top_p` and `model`.
   top_a: ineffective({ type: ['number', 'null'] }, [0]),
   mode: ineffective({ type: ['string', 'null'] }),
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
@@ -214,8 +214,8 @@ const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)
 type SamplingBody = Static<typeof SAMPLING_BODY>
 
 /**
- * How many alternatives per token of the prompt are returned; empty where its log-probabilities are
- * not asked for. Throws for a stream.
+ * The number of alternatives per prompt token to return; empty if prompt log-probabilities are not
+ * requested. Throws for a stream.
  */
 export function promptLogprobs(body: SamplingBody): Pick<GenerateInput, 'promptLogprobs'> {
   const { prompt_logprobs: count } = body
@@ -227,7 +227,7 @@ export function promptLogprobs(body: SamplingBody): Pick<GenerateInput, 'promptL
   )
 }
 
-/** How the next token is chosen, with every default in place. */
+/** The sampling parameters, with every default filled in. */
 export function samplingParams(body: SamplingBody): SamplingParams {
   return {
     temperature: body.temperature ?? 1,
@@ -242,7 +242,7 @@ export function samplingParams(body: SamplingBody): SamplingParams {
   }
 }
 
-/** The parameters about which a request is silent, for which a model may have defaults. */
+/** The parameters that the request leaves out, for which a model may have defaults. */
 export function unsetSampling(body: SamplingBody): Pick<GenerateInput, 'unsetSampling'> {
   const given = {
     temperature: body.temperature,
@@ -256,7 +256,7 @@ export function unsetSampling(body: SamplingBody): Pick<GenerateInput, 'unsetSam
   return unset.length > 0 ? { unsetSampling: unset } : {}
 }
 
-/** The longest answer in tokens; null means all that fits. Throws for 0, which asks for nothing. */
+/** The most tokens of an answer; null means all that fit. Throws for 0. */
 export function maxTokensOf(value: number | null | undefined, param: string): number | null {
   if (value === null || value === undefined || value === -1) return null
   if (value > 0) return value
@@ -272,7 +272,7 @@ export function stopStrings(stop: string | string[] | null | undefined): readonl
   return typeof stop === 'string' ? [stop] : stop
 }
 
-/** How a stream is to be written. */
+/** The options of a stream. */
 export interface StreamChoice {
   readonly includesUsage: boolean
   readonly isObfuscated: boolean
@@ -299,8 +299,8 @@ export function streamChoice(body: SamplingBody): StreamChoice {
 const ENDING_BODY = Type.Object(ENDING_FIELDS)
 
 /**
- * When the answer ends, beyond the usual; empty without any such field. Throws where a field cannot
- * be kept: an answer of a required form ends when its form is complete.
+ * Additional rules for the end of an answer; empty without such fields. Throws for a field that
+ * contradicts a required format, which ends the answer when it is complete.
  */
 export function endingRules(
   body: Static<typeof ENDING_BODY>,
@@ -337,8 +337,8 @@ function refuseWithForm(fields: Readonly<Record<string, unknown>>): void {
 const TOKEN_RULE_BODY = Type.Object(TOKEN_RULE_FIELDS)
 
 /**
- * Restrictions of tokens and of caches, and whether token ids are returned; empty without any such
- * field.
+ * Restrictions of tokens and of caches, and whether token ids are returned; empty without such
+ * fields.
  */
 export function tokenRules(
   body: Static<typeof TOKEN_RULE_BODY>,

@@ -16,13 +16,13 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
 
-/** Limits of the images of one request, and the client that fetches those behind URLs. */
+/** Limits of the images of one request, and the client that fetches images from URLs. */
 export interface ImageIntake {
   readonly countMax: number
   readonly bytesMax: number
-  /** Undefined where no URLs are fetched. */
+  /** Undefined where URLs are not fetched. */
   readonly fetch: GuardedFetch | undefined
-  /** That of images on their way to the object storage. */
+  /** The memory of images that are being stored. */
   readonly memory: BodyMemory
   /** Protocols of the URLs that are fetched. */
   readonly protocols: readonly string[]
@@ -35,45 +35,45 @@ export interface WorkerInfo {
     readonly modelId: string
     /** Whether the model is loaded. */
     readonly isReady: boolean
-    /** In tokens; absent where the worker does not say, or the model reads none. */
+    /** In tokens; absent if the worker does not report it, or the model reads no tokens. */
     readonly contextLength?: number
-    /** Of a classifier. */
+    /** The number of labels of a classifier. */
     readonly labelCount?: number
     readonly samplingDefaults?: SamplingDefaults
   }[]
 }
 
-/** An uploaded file as far as the endpoints here read it. */
+/** The fields of an uploaded file that these endpoints read. */
 export interface InferenceFile {
   readonly objectKey: string
   readonly purpose: string
   readonly bytes: number
 }
 
-/** Where responses are stored, and what runs them in the background. */
+/** The storage of responses, and the jobs that run them in the background. */
 export interface ResponseStorage {
   readonly answers: AnswerStore
   readonly conversations: ConversationStore
   readonly jobs: JobStore
   readonly background: BackgroundJobs
-  /** Whether responses are stored that do not say. */
+  /** Whether responses are stored when the request does not say so. */
   readonly isDefault: boolean
 }
 
-/** The models that organizations have made; each is visible to its organization alone. */
+/** The models that organizations made; each is visible only to its organization. */
 interface OrganizationModels {
   find(organizationId: string, name: string): Promise<CatalogueModel | undefined>
   list(organizationId: string): Promise<readonly CatalogueModel[]>
 }
 
-/** Everything that the inference surface needs. */
+/** The collaborators of the inference surface. */
 export interface InferenceServices {
   readonly submitter: Submitter
   readonly catalogue: Catalogue
-  /** Absent where no model is made. */
+  /** Absent if organizations cannot make models. */
   readonly tunedModels?: OrganizationModels
   readonly workers: () => Promise<readonly WorkerInfo[]>
-  /** Those that this process last saw alive, without asking again. */
+  /** The workers in the last list that this process read. */
   readonly workersSeen: () => readonly WorkerInfo[]
   /** Jobs that this process has submitted and whose results it awaits. */
   readonly jobsInFlight: () => number
@@ -84,11 +84,11 @@ export interface InferenceServices {
   }
   /** The store of files, images and recordings. */
   readonly store: ObjectStore
-  /** How images in messages are read. */
+  /** The intake of images in messages. */
   readonly images: ImageIntake
   /** Signs the URLs of images. */
   readonly signer: UrlSigner
-  /** Without it nothing is stored. */
+  /** Without it responses are not stored. */
   readonly stored?: ResponseStorage
   /** Records created, changed and revoked keys. */
   readonly note: NoteEvent
@@ -103,6 +103,6 @@ export interface InferenceServices {
     /** Dialects that are not served; none if absent. */
     readonly dialectsOff?: readonly string[]
   }
-  /** The address that clients use, with the path below which a proxy serves us. */
+  /** The URL that clients use, including the path prefix of a proxy. */
   readonly publicUrl: string
 }

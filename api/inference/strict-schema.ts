@@ -3,7 +3,7 @@ import { failure } from '#shared/errors.ts'
 const DEPTH_MAX = 32
 
 /**
- * Checks what `strict` promises of a JSON Schema: every object forbids further properties and
+ * Checks the rules of `strict` for a JSON Schema: every object forbids additional properties and
  * requires all of its own. Throws `invalidRequest` naming the place.
  */
 export function checkStrictSchema(schema: unknown, path: string, depth = 0): void {

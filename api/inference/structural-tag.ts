@@ -4,19 +4,19 @@ import { invalidValue, missingParameter } from './field-schemas.ts'
 import type { SchemaBudget } from './input-limits.ts'
 
 const REPETITIONS_MAX = 100_000
-/** Each is compared with every tag. */
+/** The most triggers, each of which is compared with every tag. */
 const TRIGGERS_MAX = 128
 
 type Json = Readonly<Record<string, unknown>>
 
-/** Where a value stands in the request, and what its schemas may cost. */
+/** The place of a value in the request, and the budget of its schemas. */
 interface Place {
   readonly path: string
   readonly budget: SchemaBudget
 }
 
 /**
- * Reads a structural tag: `format`, or `structures` with `triggers` as vLLM had them first. Throws
+ * Reads a structural tag: `format`, or `structures` with `triggers`, vLLM's first form. Throws
  * `invalidRequest` that names the field.
  */
 export function parseStructuralTag(value: Json, path: string, budget: SchemaBudget): TagFormat {
@@ -47,7 +47,7 @@ function parseFormat(value: unknown, place: Place): TagFormat {
   )
 }
 
-/** How each type is read. */
+/** The reader of each type. */
 const FORMATS = {
   const_string: (format, at) => ({ kind: 'text', text: textOf(format, 'value', at) }),
   json_schema: jsonFormat,

@@ -6,7 +6,7 @@ import type { CompletionResult, TokenizeInput } from '#shared/contracts/completi
 import { type RequestImages, requireVision, withImages } from './request-images.ts'
 import type { InferenceServices } from './services.ts'
 
-/** A prompt to be tokenized, and the images that it shows. */
+/** A prompt to tokenize, and its images. */
 interface TokenizeRequest
   extends Pick<TokenizeInput, 'prompt'>,
     Partial<Pick<TokenizeInput, 'addSpecialTokens' | 'withTexts'>> {
@@ -14,7 +14,7 @@ interface TokenizeRequest
   readonly images: RequestImages
 }
 
-/** The tokens of a prompt as the model reads it; nothing is generated and nothing charged. */
+/** The tokens of a prompt as the model reads it. No text is generated or charged. */
 export async function tokenizePrompt(
   http: Http,
   services: InferenceServices,

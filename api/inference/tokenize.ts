@@ -88,7 +88,7 @@ const DETOKENIZE_RESPONSE = {
   properties: { prompt: { type: 'string' } },
 }
 
-/** `POST /tokenize` and `/detokenize`, as other servers of this API have them. */
+/** `POST /tokenize` and `/detokenize` of vLLM. */
 export function registerTokenize(
   app: FastifyInstance,
   services: InferenceServices,
@@ -129,7 +129,7 @@ async function tokenize(http: Http, services: InferenceServices): Promise<object
     model,
     images,
     prompt: promptOf(body, images),
-    // A chat template puts its own markers.
+    // A chat template writes its own markers.
     addSpecialTokens: body.add_special_tokens ?? typeof body.prompt === 'string',
     withTexts: body.return_token_strs ?? false,
   })

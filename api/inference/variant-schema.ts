@@ -26,7 +26,7 @@ export function variantSchema<
     ...options
   }: {
     readonly fallback?: Fallback
-    /** What to use instead of other types, for the message that refuses them. */
+    /** The alternatives to other types, for the message that refuses them. */
     readonly instead?: string
     readonly description?: string
   } = {},

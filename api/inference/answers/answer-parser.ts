@@ -10,7 +10,7 @@ import { CustomCallParser } from './custom-calls.ts'
 import { HarmonyParser } from './harmony-parser.ts'
 import { ReasoningParser } from './reasoning-parser.ts'
 
-/** Separates reasoning, content and calls in the text of an answer, however it is cut. */
+/** Separates reasoning, content and calls in the text of an answer, in chunks of any size. */
 export interface AnswerParser {
   /** How many calls have been found. */
   readonly callCount: number
@@ -18,7 +18,7 @@ export interface AnswerParser {
   finish(): AnswerPart[]
 }
 
-/** The parser for answers of a model; undefined where all of an answer is content. */
+/** The parser for a model's answers; undefined where the whole answer is content. */
 export function answerParser(
   tools: ToolPlan | undefined,
   dialect: AnswerDialect | undefined,

@@ -4,9 +4,9 @@ export type CallEvent = { name: string } | { arguments: string }
 /** Reads the text between the opening and the closing text of calls. */
 export interface CallBody {
   push(text: string): readonly CallEvent[]
-  /** Text behind the body once it has shown its own end; undefined while it may go on. */
+  /** Text after the body once the body has ended; undefined while it may continue. */
   readonly rest?: string | undefined
-  /** Ends the body. `rejected` is the text of it that is not a call. */
+  /** Ends the body. `rejected` is its text that is not a call. */
   finish(): { readonly events: readonly CallEvent[]; readonly rejected: string }
 }
 
@@ -16,7 +16,10 @@ export class JsonScanner {
   #isInString = false
   #isEscaped = false
 
-  /** Goes on at a position; `end` is behind the value, or behind the text where it is not whole. */
+  /**
+   * Continues at a position. `end` is after the value, or after the text if the value is
+   * incomplete.
+   */
   scan(text: string, from: number): { readonly end: number; readonly isWhole: boolean } {
     for (let at = from; at < text.length; at += 1) {
       const character = text[at] as string

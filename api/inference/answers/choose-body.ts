@@ -8,17 +8,17 @@ import { NamedCall } from './named-call.ts'
 import { PythonicCalls } from './pythonic-calls.ts'
 import { type ParameterType, XmlCall } from './xml-call.ts'
 
-/** Facts about a body besides its text. */
+/** Facts about a body other than its text. */
 interface BodyOptions {
   readonly format: CallFormat
   /** The text before the body. */
   readonly opening: string
-  /** Whether a call without an opening text is one of an offered tool. */
+  /** Whether a call without an opening text names an offered tool. */
   readonly accepts: (name: string) => boolean
   readonly typeOf: ParameterType
 }
 
-/** A body whose syntax follows from the format and from the first character that is not space. */
+/** A body whose syntax follows from the format and from the first non-space character. */
 export class ChosenBody implements CallBody {
   readonly #options: BodyOptions
   #body: CallBody | undefined
@@ -28,7 +28,7 @@ export class ChosenBody implements CallBody {
     this.#options = options
   }
 
-  /** Where a closing text follows, that alone ends the body. */
+  /** If the format has a closing text, only that ends the body. */
   get rest(): string | undefined {
     return this.#options.format.closes === undefined ? this.#body?.rest : undefined
   }

@@ -8,7 +8,7 @@ interface Parser {
   finish(): AnswerPart[]
 }
 
-/** Marks the calls of custom tools, and reads their inputs out of the arguments. */
+/** Marks the calls of custom tools, and extracts their inputs from the arguments. */
 export class CustomCallParser implements Parser {
   readonly #parser: Parser
   readonly #customNames: ReadonlySet<string>

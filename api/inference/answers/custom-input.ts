@@ -13,9 +13,9 @@ const LETTERS: Readonly<Record<string, string>> = {
 }
 
 /**
- * Reads the input of a custom tool out of its arguments, `{"input": "…"}`, while they are being
+ * Extracts the input of a custom tool from its arguments, `{"input": "…"}`, while they are being
  * written. A piece ends neither within an escape nor between the halves of a surrogate pair.
- * Arguments of another shape are read when they are complete, and are the input as they are.
+ * Arguments of another shape are passed on unchanged when they are complete.
  */
 export class CustomInput {
   #phase: 'beginning' | 'inside' | 'ended' = 'beginning'
@@ -65,7 +65,7 @@ export class CustomInput {
   }
 }
 
-/** The character of an escape; what JSON does not know stays as it was written. */
+/** The character of an escape; an escape that JSON does not define stays as written. */
 function unescaped(written: string): string {
   if (written.length === 6) return String.fromCharCode(Number.parseInt(written.slice(2), 16))
   return LETTERS[written.slice(1)] ?? written
@@ -77,7 +77,7 @@ function inputOf(text: string): string {
   try {
     value = JSON.parse(text)
   } catch {
-    // Cut off before the input, or no JSON at all.
+    // The arguments were cut off before the input, or are not JSON.
     return BEGINNING_WITHOUT_SPACES.startsWith(text.replaceAll(/\s/g, '')) ? '' : text
   }
   if (typeof value !== 'object' || value === null) return text

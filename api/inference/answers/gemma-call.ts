@@ -3,7 +3,7 @@ import { readLiteral } from './literals.ts'
 
 const GEMMA = { quotes: '"', delimiters: ['<escape>', '<|"|>'], hasPlainKeys: true }
 
-/** Reads `call:name{key:value, …}`, with strings between tokens of their own. */
+/** Reads `call:name{key:value, …}`, whose strings are enclosed in special tokens. */
 export class GemmaCall implements CallBody {
   readonly #opening: string
   #text = ''
@@ -28,7 +28,7 @@ export class GemmaCall implements CallBody {
     }
     const written = this.#text.slice(this.#argumentsStart)
     const found = readLiteral(written, GEMMA)
-    // Arguments that were cut off are passed on as they are, as those in JSON.
+    // Arguments that were cut off are passed on unchanged, as in JSON.
     const text = found === undefined ? written : JSON.stringify(found.value)
     return { events: [{ arguments: text }], rejected: '' }
   }

@@ -7,12 +7,13 @@ const MESSAGE = '<|message|>'
 const HEADER_TAGS = ['<|start|>', '<|channel|>', '<|constrain|>', MESSAGE, '<|end|>'] as const
 const BODY_TAGS = ['<|start|>', '<|channel|>', '<|end|>', '<|call|>', '<|return|>'] as const
 const CALLED = /\bto=functions\.([\w.-]+)/
-/** How the header of the first message may go on behind the prompt, which has opened it. */
+/** How the first header may continue after the prompt, which has opened it. */
 const HEADER_STARTS = ['to=', '<|'] as const
 
 /**
- * Reads the messages of the harmony format: their channel and recipient say what they are. Messages
- * of the analysis channel are reasoning, those to a function are its arguments, all others content.
+ * Reads the messages of the harmony format, whose channel and recipient give their kind: messages
+ * of the analysis channel are reasoning, those to a function are its arguments, all others are
+ * content.
  */
 export class HarmonyParser {
   readonly #callsMax: number
@@ -20,7 +21,7 @@ export class HarmonyParser {
   #header = ''
   #place: 'beginning' | 'header' | 'content' | 'reasoning' | 'call' = 'beginning'
   #calls = 0
-  /** Finds the end of the arguments; undefined behind it. */
+  /** Finds the end of the arguments; undefined after it. */
   #scanner: JsonScanner | undefined
   #hasContent = false
 
@@ -87,7 +88,7 @@ export class HarmonyParser {
       return
     }
     this.#place = /\banalysis\b/.test(header) ? 'reasoning' : 'content'
-    // A preamble and the answer are two messages.
+    // A preamble and the answer are separate messages.
     if (this.#place === 'content' && this.#hasContent) parts.push({ type: 'content', text: '\n' })
   }
 

@@ -7,8 +7,8 @@ interface ListedItem {
 }
 
 /**
- * Reads `[{…}, {…}]`, or calls beside each other with semicolons between, and shows its own end. A
- * first entry that is not a call rejects all of it.
+ * Reads `[{…}, {…}]`, or consecutive calls separated by semicolons. The list marks its own end. If
+ * the first entry is not a call, the whole list is rejected.
  */
 export class JsonCallList implements CallBody {
   readonly #opening: string
@@ -19,7 +19,7 @@ export class JsonCallList implements CallBody {
   #isBracketed = false
   #calls = 0
   #rejected = ''
-  /** Text since the last call, which follows the list unless another call comes. */
+  /** Text since the last call. It follows the list unless another call comes. */
   #held = ''
   rest: string | undefined
 

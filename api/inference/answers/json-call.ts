@@ -1,9 +1,9 @@
 import { type CallBody, type CallEvent, JsonScanner } from './call-body.ts'
 
-// The order in which models write: the name, then an object of arguments, which can be streamed.
+// The usual order of fields: the name, then an object of arguments, which can be streamed.
 const BEGINNING =
   /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/
-// A body that has not shown its arguments by then is read when it is complete.
+// A body without arguments in its first characters is read when it is complete.
 const BEGINNING_LENGTH_MAX = 4096
 
 /** Reads the JSON of one call while it is being written. */
@@ -15,7 +15,7 @@ export class JsonCall implements CallBody {
   #scanned = 0
   #phase: 'beginning' | 'arguments' | 'ended' = 'beginning'
 
-  /** `opening` is the text before the body, to be given back when it is not a call after all. */
+  /** `opening` is the text before the body, which is restored when the body is not a call. */
   constructor(opening: string, accepts: (name: string) => boolean = () => true) {
     this.#opening = opening
     this.#accepts = accepts
@@ -57,7 +57,7 @@ function parseName(json: string): string | undefined {
   try {
     return JSON.parse(json) as string
   } catch {
-    // The name holds an escape that JSON does not know; the whole body will be refused alike.
+    // The name holds an escape that JSON does not define, so the whole body will be rejected.
     return undefined
   }
 }
@@ -67,11 +67,11 @@ function parseWhole(text: string): { name: string; arguments: string } | undefin
   try {
     value = JSON.parse(text)
   } catch {
-    // No JSON, no call.
+    // The text is not JSON, so it is not a call.
     return undefined
   }
   if (typeof value !== 'object' || value === null) return undefined
-  // Some models wrap the call as clients do.
+  // Some models wrap the call like clients do.
   const call: object =
     'function' in value && typeof value.function === 'object' && value.function !== null
       ? value.function

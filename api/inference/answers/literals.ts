@@ -1,4 +1,4 @@
-/** A value and where it ends; undefined where there is none. */
+/** A value and the position after it; undefined if there is none. */
 interface Read {
   readonly value: unknown
   readonly end: number

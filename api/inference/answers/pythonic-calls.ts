@@ -3,7 +3,7 @@ import { readLiteral } from './literals.ts'
 
 const PYTHON = { quotes: '"\'', delimiters: [], hasPlainKeys: false }
 
-/** Reads `[name(key=value, …), …]`; each argument is passed on as JSON once it is whole. */
+/** Reads `[name(key=value, …), …]`; each argument is passed on as JSON once it is complete. */
 export class PythonicCalls implements CallBody {
   readonly #opening: string
   readonly #accepts: (name: string) => boolean
@@ -34,7 +34,7 @@ export class PythonicCalls implements CallBody {
           ? this.#readArgument(character, events)
           : this.#readOutside(character, events)
       if (goesOn) continue
-      // The bracket that closes the list is a part of it; anything else follows it.
+      // The bracket that closes the list is a part of it; any other character follows it.
       const isPart = character === ']' || this.#isRejected
       this.rest = text.slice(isPart ? at + 1 : at)
     }
@@ -99,8 +99,8 @@ export class PythonicCalls implements CallBody {
   }
 
   /**
-   * An argument without a name, or with a value that is not a literal, is passed on as text or left
-   * out.
+   * An argument without a name, or with a value that is not a literal, is passed on as text or
+   * dropped.
    */
   #emit(events: CallEvent[]): void {
     const [, key, text] = /^\s*([A-Za-z_]\w*)\s*=([\s\S]*)$/.exec(this.#argument) ?? []

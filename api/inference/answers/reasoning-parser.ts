@@ -54,7 +54,7 @@ export class ReasoningParser {
 
   #reason(parts: ReasoningPart[]): void {
     if (!this.#hasReasoned) {
-      // White space behind the tag belongs to it.
+      // White space after the tag belongs to it.
       this.#held = this.#held.trimStart()
       if (this.#held === '') return
       this.#hasReasoned = true
@@ -76,7 +76,7 @@ export class ReasoningParser {
     this.#state = 'behind'
   }
 
-  /** White space behind the reasoning belongs to its tag also where it comes in pieces. */
+  /** White space after the reasoning belongs to its tag, even if it arrives in pieces. */
   #skipSpace(): void {
     this.#held = this.#held.trimStart()
     if (this.#held !== '') this.#state = 'answering'

@@ -79,7 +79,7 @@ export class XmlCall implements CallBody {
   }
 }
 
-/** A value that may be a string is one; any other is read as a literal. */
+/** A value whose type may be a string is a string; any other is read as a literal. */
 function typed(text: string, type: unknown): unknown {
   if (type === undefined || [type].flat().includes('string')) return text
   return (readLiteral(text, LITERALS) ?? { value: text }).value

@@ -3,7 +3,7 @@ import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
 import { languageName } from './languages.ts'
 import { subRip, webVtt } from './subtitles.ts'
 
-/** How a transcript is written. */
+/** The formats of a transcript. */
 export const AUDIO_FORMATS = ['json', 'text', 'srt', 'verbose_json', 'vtt'] as const
 export type AudioFormat = (typeof AUDIO_FORMATS)[number]
 
@@ -15,7 +15,7 @@ export type AudioAnswer =
   | { readonly type: 'json'; readonly body: object }
   | { readonly type: 'text'; readonly body: string }
 
-/** Presents a transcript in the format asked for. */
+/** Presents a transcript in the requested format. */
 export function presentAudio(
   result: AudioResult,
   asked: {
@@ -43,7 +43,7 @@ function presentVerbose(
   result: AudioResult,
   { task, granularities }: { task: AudioInput['task']; granularities: readonly Granularity[] },
 ): object {
-  // A model without times of words ignores that they were asked for: segments are the default.
+  // A model without word times ignores the request for them: segments are the default.
   const isTimed = granularities.includes('word') && result.words !== undefined
   return {
     task,
@@ -70,7 +70,7 @@ function presentVerbose(
   }
 }
 
-/** The log-probabilities of a whole transcript or of a part of one, where they were asked for. */
+/** The log-probabilities of a whole transcript or a part of it, if they were requested. */
 export function logprobsOf({ logprobs }: Pick<AudioResult, 'logprobs'>): object {
   if (logprobs === undefined) return {}
   return { logprobs: logprobs.map(({ token, bytes, logprob }) => ({ token, bytes, logprob })) }

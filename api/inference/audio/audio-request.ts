@@ -19,7 +19,7 @@ import { choice, nullable } from '#shared/schemas.ts'
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import { languageCode } from './languages.ts'
 
-/** The whole form, as clients of this API know the limit. */
+/** The limit of the whole form, as clients of this API know it. */
 export const AUDIO_FORM_BYTES_MAX = 26_214_400
 const PROMPT_LENGTH_MAX = 16_384
 
@@ -114,7 +114,7 @@ export const TRANSLATION_FORM = Type.Object({ file: FILE, ...COMMON }, STRICT)
 
 export type TranscriptionFields = Static<typeof TRANSCRIPTION_FIELDS>
 
-/** The language asked for, or null. Throws when no model can know it. */
+/** The requested language, or null. Throws when no model can support it. */
 export function languageOf({ language }: { readonly language?: string | null }): string | null {
   if (language === undefined || language === null || language === '') return null
   const code = languageCode(language)
@@ -125,7 +125,7 @@ export function languageOf({ language }: { readonly language?: string | null }):
   )
 }
 
-/** The requested timestamps. Throws when the format has no place for them. */
+/** The requested timestamps. Throws when the format cannot hold them. */
 export function granularitiesOf(
   fields: Pick<TranscriptionFields, 'response_format' | 'timestamp_granularities'>,
 ): readonly Granularity[] {
@@ -138,7 +138,7 @@ export function granularitiesOf(
   )
 }
 
-/** Whether log-probabilities are asked for. Throws when the format has no place for them. */
+/** Whether log-probabilities are requested. Throws when the format cannot hold them. */
 export function wantsLogprobs(
   fields: Pick<TranscriptionFields, 'response_format' | 'include'>,
 ): boolean {
@@ -152,12 +152,12 @@ export function wantsLogprobs(
 
 const STRATEGY = 'chunking_strategy'
 
-/** The fields in which clients write the settings one by one. */
+/** The form fields in which clients write the settings one by one. */
 export const STRATEGY_FIELDS: readonly string[] = Object.keys(SERVER_VAD.properties).map(
   (name) => `${STRATEGY}[${name}]`,
 )
 
-/** Joins settings that are written one by one, and reads those in JSON. */
+/** Joins settings written as separate fields, and parses those written as JSON. */
 export function gatherStrategy(
   fields: Readonly<Record<string, string | string[]>>,
 ): Readonly<Record<string, unknown>> {

@@ -7,7 +7,7 @@ import { logprobsOf } from './audio-answer.ts'
 /** Writes a transcript as it is recognized: the text of each window, then the whole. */
 export function serializeTranscript(): SseSerializer<'audio'> {
   let sent = ''
-  // White space at an end is not part of a transcript: it waits for what follows.
+  // White space at an end is not part of a transcript, so it waits for the next text.
   let waiting = ''
   let windows = 0
   // Tokens of windows whose text is white space wait with it.

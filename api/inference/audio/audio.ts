@@ -116,7 +116,7 @@ interface Recording {
   readonly filename: string
 }
 
-/** The form, its recording already in object storage. */
+/** Reads the form and stores its recording in object storage. */
 function readRecording(
   http: Http,
   temporary: TemporaryObjects,
@@ -149,7 +149,7 @@ async function storeRecording(
       yield chunk
     }
   }
-  // Nothing flows, and nothing can fail, before the store asks for it.
+  // The store starts the stream, so no error can occur before `put` reads it.
   const stored = temporary.put(Readable.from(watched()), signal)
   const { key, bytes } = await stored.catch((error: unknown) => {
     throw signal.aborted ? new CancelledError() : error
@@ -217,6 +217,6 @@ async function jobOf(
 
 function send(reply: FastifyReply, answer: AudioAnswer): unknown {
   if (answer.type === 'json') return answer.body
-  // As bytes: a text would be written as JSON.
+  // Sent as bytes, because Fastify would serialize a text as JSON.
   return reply.type('text/plain; charset=utf-8').send(Buffer.from(answer.body))
 }

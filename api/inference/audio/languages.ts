@@ -18,7 +18,7 @@ const NAMES: Readonly<Record<string, string>> = Object.fromEntries(
     .split(' ')
     .map((entry) => entry.replaceAll('_', ' ').split(':') as [string, string]),
 )
-// The code that ISO gave Javanese since.
+// The code that ISO has since assigned to Javanese.
 const ALIASES: Readonly<Record<string, string>> = { jv: 'jw', nb: 'no' }
 
 /** The code by which models know a language, or undefined. */
@@ -29,8 +29,8 @@ export function languageCode(code: string): string | undefined {
 }
 
 /**
- * The English name of a language in lower case; the code itself when it has none here, and
- * `unknown` when the model does not detect it.
+ * The English name of a language in lower case; the code itself if no name is known here, and
+ * `unknown` when the model does not detect the language.
  */
 export function languageName(code: string | null): string {
   if (code === null) return 'unknown'

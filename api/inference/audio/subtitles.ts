@@ -24,7 +24,7 @@ export function webVtt(cues: readonly Cue[]): string {
   return `WEBVTT\n\n${blocks.join('')}`
 }
 
-// A block without text is one that many players refuse.
+// Many players refuse a block without text.
 function sayingSomething(cues: readonly Cue[]): readonly Cue[] {
   return cues.filter(({ text }) => text.trim() !== '')
 }

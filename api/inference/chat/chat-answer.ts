@@ -24,10 +24,12 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { AnswerPart } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
-/** The fields that all chunks and answers of one chat request share. */
+/** The fields shared by all chunks and answers of one chat request. */
 interface ChatHead extends AnswerHead {
   readonly serviceTier: PriorityClass
-  /** The beginning of each answer that the request has and wants back; empty if none. */
+  /**
+   * The text that the request prefills and wants repeated in each answer; empty if there is none.
+   */
   readonly echoed: string
 }
 
@@ -49,7 +51,7 @@ type PresentedCall =
   | { readonly type: 'function'; readonly function: PresentedFunction }
   | { readonly type: 'custom'; readonly custom: { readonly name: string; readonly input: string } }
 
-/** A call as it is read: its text are arguments, or the input of a custom tool. */
+/** A call after parsing: its text is the arguments, or the input of a custom tool. */
 interface ReadCall {
   readonly name: string
   readonly isCustom: boolean
@@ -137,7 +139,7 @@ export function presentChat(
   }
 }
 
-/** Why a candidate ended: calls show as such unless the one function was demanded by name. */
+/** Why a candidate ended: `tool_calls` for calls, unless one function was demanded by name. */
 export function finishReason(
   reason: FinishReason,
   callCount: number,
@@ -168,11 +170,11 @@ export function presentChatLogprobs(entries: readonly TokenLogprob[]): {
 export function toolCallId(source: string, index: number, dialect?: AnswerDialect): string {
   const { idLength } = callFormat(dialect?.calls)
   const id = derivedId('call_', `${source} ${index}`)
-  // Some chat templates accept ids of one length alone.
+  // Some chat templates only accept ids of one length.
   return idLength === undefined ? id : id.replace(/[^A-Za-z0-9]/g, '').slice(-idLength)
 }
 
-// JSON knows no infinity: clients read this as "practically never".
+// JSON has no infinity. Clients read this value as "practically never".
 const LOGPROB_FLOOR = -9999
 
 function presentLogprob(entry: {
@@ -248,7 +250,7 @@ export function chatPresenter(
   request: { readonly input: GenerateInput; readonly tools: ToolPlan | undefined },
   choice: StreamChoice,
 ): StreamPresenter {
-  // Written once: a chunk is this, the delta and the little that differs.
+  // Built once: a chunk is this prefix, the delta and a few varying fields.
   const prefix = `data: ${JSON.stringify({
     id: head.id,
     object: 'chat.completion.chunk',
@@ -316,9 +318,9 @@ class CandidateWriter {
   readonly #write: WriteChunk
   readonly #dialect: AnswerDialect | undefined
   readonly #parser: AnswerParser | undefined
-  /** Tokens that no chunk has yet; undefined where they are not returned. */
+  /** Tokens that no chunk has contained yet; undefined where they are not returned. */
   #tokenIds: number[] | undefined
-  // Of text that the parser withholds: sent with the next chunk.
+  // Log-probabilities of text that the parser withholds; they are sent with the next chunk.
   #logprobs: TokenLogprob[] = []
 
   constructor(

@@ -35,7 +35,7 @@ const CALLED_FUNCTION = Type.Object(
   {
     name: Type.String({ minLength: 1 }),
     arguments: Type.String(),
-    // The client library's parsed form of the arguments; ignored.
+    // The client library's parsed form of the arguments, which is ignored.
     parsed_arguments: Type.Optional(Type.Unknown()),
   },
   CLOSED,
@@ -81,7 +81,7 @@ export const MESSAGE_FIELDS = {
   tool_call_id: optionalString(),
   function_call: Type.Optional(nullable(CALLED_FUNCTION)),
   refusal: optionalString({ description: 'Of an assistant: what it said if it has no content.' }),
-  // Clients send whole answers back; the model does not read these parts.
+  // Clients send complete answers back; the model does not read these parts.
   annotations: optionalList(),
   reasoning: optionalString(),
   reasoning_content: optionalString(),
@@ -93,7 +93,7 @@ export const MESSAGE_FIELDS = {
   parsed: Type.Optional(Type.Unknown()),
 }
 
-/** The rules of one message that its schema states; code checks those of its role. */
+/** The rules that the schema states for each message; code checks those of its role. */
 export const MESSAGE_RULES = {
   additionalProperties: false,
   allOf: [
@@ -115,8 +115,8 @@ export const MESSAGE = Type.Object(MESSAGE_FIELDS, MESSAGE_RULES)
 export type MessageField = Static<typeof MESSAGE>
 
 /**
- * The messages as chat templates read them; their images are added to `images`. Throws when they
- * make no possible conversation.
+ * Converts messages to the form that chat templates read, and adds their images to `images`. Throws
+ * when the messages are not a valid conversation.
  */
 export function chatMessages(
   fields: readonly MessageField[],
@@ -202,7 +202,7 @@ function refusalOf({ role, refusal }: MessageField): MessageContent['fields'] | 
   return role === 'assistant' && typeof refusal === 'string' ? { content: refusal } : undefined
 }
 
-/** Every call is answered right after it was made, and nothing else is. */
+/** Every call must be answered right after it was made, and every output needs a call. */
 function checkToolHistory(messages: readonly ChatMessage[], fields: readonly MessageField[]): void {
   let open = new Set<string>()
   let callerIndex = 0
@@ -216,7 +216,7 @@ function checkToolHistory(messages: readonly ChatMessage[], fields: readonly Mes
       )
     }
     if (open.size > 0) throw unanswered(open, callerIndex)
-    // Clients that send whole answers back write null for what was not there.
+    // Clients that send complete answers back write null for missing fields.
     const wasLegacy = (fields[index]?.function_call ?? undefined) !== undefined
     open = new Set(wasLegacy ? [] : message.toolCalls?.map(({ id }) => id))
     callerIndex = index
@@ -246,7 +246,7 @@ function legacyCallId(name: string): string {
 const VARIABLES_MAX = 16
 const VARIABLE_LENGTH_MAX = 1024
 
-/** Request fields of other servers of this API that say how the chat template is used. */
+/** Request fields of other servers of this API that control the chat template. */
 export const TEMPLATE_FIELDS = {
   add_generation_prompt: optionalBoolean({
     description: "Open the assistant's turn after the messages; true if absent.",
@@ -269,8 +269,8 @@ export const TEMPLATE_FIELDS = {
 const TEMPLATE_BODY = Type.Object(TEMPLATE_FIELDS)
 
 /**
- * How the chat template is used; empty in the usual way. Its variables come before those of
- * `guidance`. Throws what the schema cannot say.
+ * The options of the chat template; empty by default. Its variables take precedence over those of
+ * `guidance`. Throws for faults that the schema cannot express.
  */
 export function templateOptions(
   body: Static<typeof TEMPLATE_BODY>,

@@ -46,10 +46,10 @@ import {
 } from './chat-messages.ts'
 import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
-/** Alternatives per token that one request may ask for. */
+/** The most alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20
 
-/** The request fields that say how urgent a request is, and what it means to its client. */
+/** The request fields about the urgency of a request and its meaning to the client. */
 export const REQUEST_FIELDS = {
   service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
     description: 'How urgent the request is among those of its organization.',
@@ -96,7 +96,8 @@ const FIELDS = {
   modalities: Type.Optional(nullable(Type.Array(choice(['text'])))),
   prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
-  // Of proxies, for when the first model is busy. Without it here, it would be a wrong `model`.
+  // A field of proxies, for when the first model is busy. Otherwise it would be reported as a
+  // misspelt `model`.
   models: ineffective({ type: ['array', 'null'] }),
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
@@ -111,14 +112,14 @@ export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(FIE
 
 export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
 
-/** A chat request as the workers read it, and what is needed to present its answer. */
+/** A chat request in the form of the workers, and the data that its presentation needs. */
 export interface ChatRequest {
   readonly input: GenerateInput
   readonly images: RequestImages
   readonly tools: ToolPlan | undefined
 }
 
-/** Reads a chat request. Throws what the schema cannot say. */
+/** Reads a chat request. Throws for faults that the schema cannot express. */
 export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
   const images = new RequestImages()
@@ -208,14 +209,14 @@ function guidanceOf(body: ChatBody): Guidance {
   })
 }
 
-/** What `echo` puts before the answer: the text of a last message that is the assistant's. */
+/** The text that `echo` puts before the answer: that of a final assistant message. */
 export function echoedOf(body: Pick<ChatBody, 'echo' | 'messages'>): string {
   if (body.echo !== true) return ''
   const last = chatMessages(body.messages, new RequestImages()).at(-1)
   return last?.role === 'assistant' ? last.content : ''
 }
 
-/** The tier under which a request runs, as its answer states it. */
+/** The tier of a request, as its answer states it. */
 export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityClass {
   switch (body.service_tier) {
     case 'flex':

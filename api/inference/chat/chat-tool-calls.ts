@@ -13,32 +13,31 @@ export type AnswerPart =
   | ({ readonly type: 'callArguments'; readonly index: number; readonly text: string } & OfCustom)
 
 interface OfCustom {
-  /** The call is one of a custom tool, and its text the input instead of arguments. */
+  /** The call is one of a custom tool: its text is the input, not arguments. */
   readonly isCustom?: boolean
 }
 
 interface ToolCallOptions {
   /** Calls beyond this number are dropped. */
   readonly callsMax: number
-  /**
-   * A call was demanded, so that an answer that begins with a brace is one even without its tag.
-   */
+  /** A call was demanded, so an answer that begins with a brace is a call even without its tag. */
   readonly isForced: boolean
   /** How the family of the model writes calls; Hermes when absent. */
   readonly format?: CallFormat
-  /** The offered tools, which distinguish calls from bare text and numbers from plain text. */
+  /** The offered tools. They distinguish calls from plain text, and numbers from strings. */
   readonly tools?: readonly ToolDefinition[]
 }
 
-/** The beginning of a call behind its opening text, which the end of an answer may cut off. */
+/** The beginning of a call after its opening text, which the end of an answer may cut off. */
 const CUT_CALL = /^\s*(?:$|[{[]|<f|call:|[\w.-]*$)/
 
 /**
- * Takes the text of an answer chunk by chunk and separates content from calls in the format of the
+ * Separates content from calls in the text of an answer, chunk by chunk, in the format of the
  * model's family, such as `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments are
- * sent as they arise. Text that might still become a tag is withheld, and so is white space, which
- * is dropped around calls. Text that looks like a call and is not one is sent as content, letter by
- * letter; but the beginning of a call that the answer's end has cut off is dropped.
+ * sent while they are written. Text that might still become a tag is withheld, and so is white
+ * space, which is dropped around calls. Text that looks like a call but is not one is sent as
+ * content unchanged, except for the beginning of a call that the end of the answer cut off, which
+ * is dropped.
  */
 export class ToolCallParser {
   readonly #options: ToolCallOptions
@@ -57,7 +56,7 @@ export class ToolCallParser {
     this.#tags = [...this.#format.opens, ...(this.#format.wrappers ?? [])]
   }
 
-  /** How many calls have been found. */
+  /** The number of calls found so far. */
   get callCount(): number {
     return this.#calls
   }
@@ -117,7 +116,7 @@ export class ToolCallParser {
     return true
   }
 
-  /** Opens a body where the answer begins with a call without its opening text. */
+  /** Opens a body if the answer begins with a call without its opening text. */
   #beginsBare(): boolean {
     if (this.#calls > 0 || this.#hasContent) return false
     const [first] = (this.#whiteSpace + this.#text).trimStart()
@@ -183,7 +182,7 @@ export class ToolCallParser {
   }
 }
 
-/** The type of a parameter in the schema of its tool; undefined where that says none. */
+/** The type of a parameter in the schema of its tool; undefined if the schema states none. */
 function typeOf(tools: readonly ToolDefinition[], name: string, parameter: string): unknown {
   const schema = tools.find((tool) => tool.name === name)?.parameters as
     | { readonly properties?: Readonly<Record<string, { readonly type?: unknown } | undefined>> }

@@ -16,12 +16,12 @@ import { choice, nullable } from '#shared/schemas.ts'
 
 import { customDefinition, GRAMMAR_FIELDS } from './custom-tools.ts'
 
-/** Functions that one request may offer. */
+/** The most functions that one request may offer. */
 export const TOOLS_MAX = 128
 /** The permitted names of functions. */
 export const FUNCTION_NAME = Type.String({ pattern: '^[a-zA-Z0-9_-]{1,64}$' })
 
-/** Marks of clients of other dialects; shared beginnings of prompts are found without them. */
+/** Cache marks of clients of other dialects. Shared prefixes of prompts are found without them. */
 export const CACHE_CONTROL = optionalObject()
 
 const CLOSED = { additionalProperties: false }
@@ -114,13 +114,13 @@ export const TOOL_FIELDS = {
 export interface ToolPlan {
   readonly tools: readonly ToolDefinition[]
   readonly choice: ToolChoice
-  /** Calls beyond this number are not wanted. */
+  /** Calls beyond this number are dropped. */
   readonly callsMax: number
   /** Calls are presented as the deprecated `function_call`. */
   readonly isLegacy: boolean
   /** The custom tools, whose calls have an input instead of arguments; absent without any. */
   readonly customNames?: ReadonlySet<string>
-  /** What tools of namespaces are called by clients; absent without any. */
+  /** The names that clients use for tools of namespaces; absent without any. */
   readonly origins?: ReadonlyMap<string, { readonly namespace: string; readonly name: string }>
 }
 
@@ -137,7 +137,7 @@ export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undef
   if (functions.length > 0) return legacyPlan(functions, body.function_call, budget)
   if (tools.length === 0) {
     for (const field of ['tool_choice', 'function_call'] as const) {
-      // Frameworks send the default also without tools; only a demanded call cannot be met.
+      // Frameworks send the default even without tools; only a demanded call cannot be satisfied.
       if ([null, undefined, 'none', 'auto'].includes(body[field] as null)) continue
       const needed = field === 'function_call' ? 'functions' : 'tools'
       throw invalidValue(field, `'${field}' is only allowed when '${needed}' are specified.`)
@@ -175,7 +175,7 @@ export function customNamesOf(
   return customNames
 }
 
-/** The plan for functions and custom tools that are offered as `tools`. */
+/** The plan for the functions and custom tools in `tools`. */
 export function planOf(
   definitions: readonly ToolDefinition[],
   body: Pick<ToolBody, 'tool_choice' | 'parallel_tool_calls'>,
@@ -202,8 +202,8 @@ function legacyPlan(
 }
 
 /**
- * A function definition as the workers read it. `schemaPath` is the place of its parameters in the
- * request. Throws when they are not an object schema, exceed the budget, or break the rules of
+ * A function definition in the form of the workers. `schemaPath` is the place of its parameters in
+ * the request. Throws when they are not an object schema, exceed the budget, or break the rules of
  * `strict`.
  */
 export function definitionOf(
@@ -225,8 +225,8 @@ export function definitionOf(
 }
 
 /**
- * A schema within the budget: a strict one as it is, any other without what cannot be enforced.
- * Throws where a strict one breaks the rules of `strict`.
+ * A schema within the budget. A strict one is unchanged; any other loses the keywords that cannot
+ * be enforced. Throws when a strict one breaks the rules of `strict`.
  */
 export function checkedSchema(
   schema: object,
@@ -240,7 +240,7 @@ export function checkedSchema(
 }
 
 /**
- * Arguments are an object; a schema of another type would produce calls that no client can read.
+ * Arguments are an object: a schema of another type would produce calls that clients cannot read.
  */
 function checkIsObject({ type = 'object' }: { type?: unknown }, name: string, param: string): void {
   if ([type].flat().includes('object')) return

@@ -17,7 +17,7 @@ export const GRAMMAR_FIELDS = {
 
 const GRAMMAR = Type.Object(GRAMMAR_FIELDS)
 
-/** A custom tool as both dialects offer it. */
+/** A custom tool as both dialects define it. */
 interface CustomTool {
   readonly name: string
   readonly description?: string | null | undefined
@@ -25,8 +25,8 @@ interface CustomTool {
 }
 
 /**
- * A custom tool as chat templates and workers read it: a function with one string, `input`. `path`
- * is the place of the grammar in the request. Throws where the grammar cannot be enforced.
+ * A custom tool in the form of chat templates and workers: a function with one string, `input`.
+ * `path` is the place of the grammar in the request. Throws when the grammar cannot be enforced.
  */
 export function customDefinition(
   { name, description, grammar }: CustomTool,
@@ -58,8 +58,8 @@ export function customArguments(input: string): string {
 const ANCHORED = ['^(?:', ')$'] as const
 
 /**
- * The keyword that limits a string: the pattern of texts that match an expression as a whole, with
- * or without its own anchors, or a grammar that workers read.
+ * The keyword that limits a string: a pattern of texts that match an expression as a whole, with or
+ * without its own anchors, or a grammar that workers enforce.
  */
 function constraintOf({ syntax, definition }: Static<typeof GRAMMAR>, path: string): object {
   if (syntax === 'lark') return { 'x-lark': definition }

@@ -44,7 +44,7 @@ export async function storeChat(
       createdAtMs: clock.now(),
     })
   } catch (error) {
-    // The storage is full or the database is away: the client has its answer all the same.
+    // The storage is full or the database is unreachable: the client still receives its answer.
     if (!(error instanceof ServiceError))
       log.warn({ operation: 'chat.store', err: error }, 'a chat was not stored')
   }

@@ -91,7 +91,7 @@ function chatExample(line: ChatLine): TrainingExample {
   }
 }
 
-/** A call of a function that the line does not offer would teach the model to invent some. */
+/** A call of a function that the line does not offer would teach the model to invent functions. */
 function checkCalls(
   messages: ReturnType<typeof chatMessages>,
   tools: readonly ToolDefinition[],

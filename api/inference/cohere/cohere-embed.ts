@@ -92,7 +92,7 @@ const BODY = Type.Object(
   { additionalProperties: false },
 )
 type CohereEmbedBody = Static<typeof BODY>
-/** One of them has the inputs. */
+/** Exactly one of them holds the inputs. */
 const FIELDS = ['texts', 'images', 'inputs'] as const
 
 const VECTORS = { type: 'array', items: { type: 'array', items: { type: 'number' } } }
@@ -125,7 +125,7 @@ export function registerCohereEmbed(
   services: InferenceServices,
   version: Version,
 ): void {
-  // The surface of version 1 has its prefix.
+  // The routes of version 1 have their prefix already.
   app.post(version === '1' ? '/embed' : '/v2/embed', {
     config: { scope: 'embeddings', presentError: presentCohereError },
     preValidation: async ({ body }) => {
@@ -163,7 +163,7 @@ async function embed(http: Http, services: InferenceServices, version: Version):
   return writeAnswer(presentAround({ id, body, usage, version }), body, { vectors, version })
 }
 
-/** The request as the workers read it. Throws what the schema cannot say. */
+/** The request in the form of the workers. Throws for faults that the schema cannot express. */
 function embeddingOf(body: CohereEmbedBody, model: CatalogueModel): Embedding {
   const images = new RequestImages()
   const items = itemsOf(body, images)
@@ -219,7 +219,7 @@ function presentAround(answer: {
   }
 }
 
-/** The answer as JSON text: vectors of each type that was asked for. */
+/** The answer as JSON text, with vectors of each requested type. */
 async function writeAnswer(
   around: object,
   { embedding_types: types }: CohereEmbedBody,

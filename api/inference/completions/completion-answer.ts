@@ -8,7 +8,7 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { type CompletionLogprobs, countCodePoints, LogprobsWriter } from './completion-logprobs.ts'
 
-/** The fields that all chunks and answers of one request share. */
+/** The fields shared by all chunks and answers of one request. */
 export interface AnswerHead {
   readonly id: string
   readonly created: number
@@ -25,7 +25,9 @@ export interface PresentedUsage {
   readonly completion_tokens_details: { readonly reasoning_tokens: number }
 }
 
-/** For each token of a prompt its log-probability and the likeliest ones, by token id. */
+/**
+ * For each token of a prompt: its log-probability and those of the likeliest tokens, by token id.
+ */
 type PresentedPromptLogprobs = readonly (Readonly<
   Record<
     string,
@@ -91,7 +93,7 @@ export function presentCompletion(
   }
 }
 
-/** The tokens of an answer, or a piece of it, with the one that ended it. */
+/** The tokens of an answer, or of a piece of it, including the one that ended it. */
 export function returnedIds({
   tokenIds,
   endTokenId,
@@ -122,7 +124,10 @@ export function presentUsage(usage: TokenUsage): PresentedUsage {
   }
 }
 
-/** The writer of one candidate's log-probabilities: offsets begin after a prompt not returned. */
+/**
+ * The writer of one candidate's log-probabilities. Offsets start after a prompt that is not
+ * returned.
+ */
 export function logprobsWriter(input: GenerateInput, index: number): LogprobsWriter {
   const prompt = input.prompts[Math.floor(index / input.n)]
   return new LogprobsWriter({
@@ -130,7 +135,7 @@ export function logprobsWriter(input: GenerateInput, index: number): LogprobsWri
   })
 }
 
-// The text of token ids is known to the worker alone: their answers count from zero.
+// Only the worker knows the text of token ids, so offsets of their answers count from zero.
 function promptLength(prompt: Prompt): number {
   return prompt.form === 'text' ? countCodePoints(prompt.text) : 0
 }

@@ -9,9 +9,9 @@ export interface CompletionLogprobs {
 }
 
 /**
- * Writes the log-probabilities of one candidate, part after part. An offset counts the characters
+ * Writes the log-probabilities of one candidate, piece by piece. An offset counts the characters
  * (code points) before a token in prompt and answer together; a token that is a part of a character
- * begins where its character does.
+ * starts where its character does.
  */
 export class LogprobsWriter {
   readonly #decoder = new TextDecoder()
@@ -55,7 +55,7 @@ function topLogprobs(entry: TokenLogprob): Record<string, number> | null {
   ])
 }
 
-// Bytes that are not text by themselves are spelled out, so that each stays distinguishable.
+// Bytes that are not valid text are spelled out, so that each stays distinguishable.
 function printableToken(entry: {
   readonly token: string
   readonly bytes: readonly number[]

@@ -33,7 +33,7 @@ const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 })
 
 const LANGUAGE_LENGTH_MAX = 64
 
-/** A language by its code in the model, its tag (BCP 47) or its English name. */
+/** A language, by its code in the model, its tag (BCP 47) or its English name. */
 function languageField(description: string) {
   return optionalString({
     minLength: 1,
@@ -91,7 +91,10 @@ export const { body: COMPLETION_BODY, engineBody: ENGINE_COMPLETION_BODY } = mod
 
 export type CompletionBody = Static<typeof ENGINE_COMPLETION_BODY>
 
-/** A completion request as the workers read it. Throws what the schema cannot say. */
+/**
+ * A completion request in the form of the workers. Throws for faults that the schema cannot
+ * express.
+ */
 export function completionInput(body: CompletionBody): GenerateInput {
   const prompts = promptsOf(body.prompt)
   const n = body.n ?? 1
@@ -150,8 +153,8 @@ function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {
   )
 }
 
-// As the model reads it: half of a character that a client cut would make an echo that few can
-// parse.
+// The prompt as the model reads it: half of a surrogate pair would make an echo that few clients
+// can parse.
 function textPrompt(text: string): Prompt {
   return { form: 'text', text: text.toWellFormed() }
 }

@@ -12,7 +12,7 @@ export function completionPresenter(
   input: GenerateInput,
   choice: StreamChoice,
 ): StreamPresenter {
-  // Written once: a chunk is this, the text and the little that differs.
+  // Built once: a chunk is this prefix, the text and a few varying fields.
   const prefix = `data: ${JSON.stringify({
     id: head.id,
     object: 'text_completion',
@@ -41,7 +41,7 @@ export function completionPresenter(
         : DONE,
   }
 
-  /** The ids of the prompt come with the first chunk of each answer. */
+  /** The ids of the prompt are in the first chunk of each answer. */
   function idsOf(delta: CandidateDelta): string {
     const { index } = delta
     if (input.returnsPromptTokens !== true) return ''

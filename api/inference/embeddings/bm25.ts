@@ -1,12 +1,12 @@
-const K1 = 1.2 // how fast repetitions of a term stop to count
-const B = 0.75 // how much a long document is held back
-/** Longer texts exceed every context, so that the rest of their words cannot decide. */
+const K1 = 1.2 // how soon repetitions of a term stop counting
+const B = 0.75 // how strongly long documents are penalized
+/** Longer texts exceed every context, so the rest of their words cannot matter. */
 const CHARACTERS_MAX = 100_000
 
 /**
- * BM25 (Robertson and Zaragoza 2009) over words and pairs of neighbouring words. Documents stream
- * by twice: first each is added, then each is scored. Nothing is kept of a document, so that the
- * memory depends on the query alone.
+ * BM25 (Robertson and Zaragoza 2009) over words and pairs of neighbouring words. Documents are
+ * streamed twice: first each is added, then each is scored. No document is kept, so the memory
+ * depends only on the query.
  */
 export class KeywordRanking {
   readonly #terms: ReadonlyMap<string, number>
@@ -25,7 +25,7 @@ export class KeywordRanking {
     return this.#documents
   }
 
-  /** Takes the next document into account. */
+  /** Adds the next document to the statistics. */
   add(text: string): void {
     const { counts, length } = this.#count(text)
     this.#documents += 1
@@ -61,7 +61,7 @@ export class KeywordRanking {
   }
 }
 
-/** The best documents by their scores, the earlier one of two with the same score. */
+/** The best documents by score; of two with the same score, the earlier one. */
 export class BestDocuments {
   readonly #limit: number
   #best: { readonly index: number; readonly score: number }[] = []
@@ -70,13 +70,13 @@ export class BestDocuments {
     this.#limit = limit
   }
 
-  /** Takes the next document; holds at most twice as many as the limit. */
+  /** Adds the next document; holds at most twice as many as the limit. */
   add(index: number, score: number): void {
     this.#best.push({ index, score })
     if (this.#best.length >= 2 * this.#limit) this.#cut()
   }
 
-  /** The places of the best documents. */
+  /** The positions of the best documents. */
   get indices(): ReadonlySet<number> {
     this.#cut()
     return new Set(this.#best.map(({ index }) => index))

@@ -69,7 +69,7 @@ const EMBED_SPARSE_RESPONSE = {
   },
 }
 
-/** `POST /embed_sparse`, as Text Embeddings Inference has it: texts as weights of tokens. */
+/** `POST /embed_sparse` of Text Embeddings Inference: texts as weights of tokens. */
 export function registerEmbedSparse(
   app: FastifyInstance,
   services: InferenceServices,
@@ -129,7 +129,7 @@ type Vectors = Extract<EmbeddingResult, { task: 'sparse' }>['vectors']
 // About 10 ms of writing numbers.
 const SLICE_VALUES = 10_000
 
-/** The answer as JSON text; the event loop runs between slices of large ones. */
+/** The answer as JSON text. The event loop runs between slices of a large answer. */
 export async function writeSparse(vectors: Vectors): Promise<string> {
   const written: string[] = []
   let valueCount = 0

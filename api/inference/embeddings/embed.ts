@@ -30,7 +30,7 @@ const RESPONSE = {
   items: { type: 'array', items: { type: 'number' } },
 }
 
-/** `POST /embed`, as Text Embeddings Inference has it: texts as vectors, without a wrapper. */
+/** `POST /embed` of Text Embeddings Inference: texts as vectors, without a wrapper. */
 export function registerEmbed(app: FastifyInstance, services: InferenceServices): void {
   app.post('/embed', {
     config: { scope: 'embeddings' },

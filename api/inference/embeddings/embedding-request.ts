@@ -21,7 +21,7 @@ import { Type } from '#shared/schema-types.ts'
 import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
 
 const INPUTS_MAX = 2048
-/** Tokens of all inputs of one request together. */
+/** The most tokens of all inputs of one request. */
 const EMBEDDING_TOKENS_MAX = 300_000
 const DIMENSIONS_MAX = 65_536
 
@@ -73,7 +73,7 @@ const FIELDS = {
     maximum: DIMENSIONS_MAX,
     description: 'Another name of `dimensions`.',
   }),
-  // Clients decode the answer by these, so that another value cannot be ignored.
+  // Clients decode the answer according to these fields, so another value cannot be ignored.
   output_dtype: fixed(['float']),
   embedding_type: fixed(['float']),
   embed_dtype: fixed(['float32']),
@@ -115,16 +115,16 @@ export function checkInputCount(body: unknown, param = 'input'): void {
   if (input.length > INPUTS_MAX) throw tooManyInputs(input.length, param)
 }
 
-/** An embedding as the workers read it, and the files of its images. */
+/** An embedding in the form of the workers, and the files of its images. */
 export interface Embedding {
   readonly input: EmbedInput
   readonly images: RequestImages
 }
 
 /**
- * An embedding request as the workers read it. Token ids are those of the model, unless `modelName`
- * is a name of OpenAI: then they are decoded. `param` is the field of the client that has the
- * inputs. Throws what the schema cannot say.
+ * An embedding request in the form of the workers. Token ids are those of the model, unless
+ * `modelName` is a model of OpenAI: then they are decoded. `param` is the request field of the
+ * inputs. Throws for faults that the schema cannot express.
  */
 export async function embedInput(
   body: EmbeddingBody,
@@ -157,7 +157,7 @@ export async function embedInput(
   return { input, images }
 }
 
-/** Refuses token ids that are too many together. */
+/** Refuses inputs with too many token ids together. */
 export function checkTokenCount(items: EmbedInput['items'], param = 'input'): void {
   if (!isTokenLists(items)) return
   checkTokens(
@@ -166,7 +166,7 @@ export function checkTokenCount(items: EmbedInput['items'], param = 'input'): vo
   )
 }
 
-/** Texts are counted by the worker, before it begins to compute. */
+/** The worker counts the tokens of texts before it computes. */
 export function watchTokens(param = 'input'): (event: JobEvent<'embedding'>) => void {
   return (event) => {
     if (event.type === 'started') checkTokens(event.promptTokens, param)
@@ -185,7 +185,7 @@ function isTokenLists(items: EmbedInput['items']): items is readonly (readonly n
   return Array.isArray(items[0])
 }
 
-/** The kind of the texts, such as a query. Workers map it to the prefixes of their model. */
+/** The kind of the texts, such as a query, which workers map to the prefixes of their model. */
 function purposeOf(body: EmbeddingBody): Pick<EmbedInput, 'role' | 'taskName'> {
   const { input_type: type, task } = body
   return {
@@ -194,7 +194,7 @@ function purposeOf(body: EmbeddingBody): Pick<EmbedInput, 'role' | 'taskName'> {
   }
 }
 
-/** How much of each input is kept. Two servers' names for this may not contradict each other. */
+/** How much of each input is kept. Several servers name this differently; the names must agree. */
 export function tokensMaxOf(
   body: Pick<EmbeddingBody, 'truncate_prompt_tokens' | 'truncate' | 'truncation'>,
 ): EmbedInput['tokensMax'] {
@@ -223,7 +223,10 @@ function tooManyInputs(count: number, param: string): ServiceError {
 type TextOrImage = Static<typeof TEXT_OR_IMAGE>
 type Text = string | readonly number[]
 
-/** The inputs of a request and the files of its images: a text or a list of token ids is one. */
+/**
+ * The inputs of a request and the files of its images. One text or one list of token ids is one
+ * input.
+ */
 export function itemsOf(input: EmbeddingBody['input']): Pick<EmbedInput, 'items'> & {
   readonly images: RequestImages
 } {
@@ -240,7 +243,7 @@ function isObject(item: Text | TextOrImage): item is TextOrImage {
   return typeof item === 'object' && !Array.isArray(item)
 }
 
-/** One text or one image: no model here reads both together. */
+/** One text or one image; no supported model reads both together. */
 function itemOf(
   { text, image }: TextOrImage,
   path: string,
@@ -253,7 +256,7 @@ function itemOf(
   return images.add(sourceOf(image), { path: `${path}.image` })
 }
 
-/** Where an image is: in the text itself, or at the URL that it is. Base64 has no colon. */
+/** The source of an image: the text itself, or the URL in it. Base64 has no colon. */
 export function sourceOf(image: string): ImageSource {
   return image.includes(':') ? { kind: 'url', url: image } : { kind: 'base64', data: image }
 }

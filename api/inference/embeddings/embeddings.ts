@@ -26,7 +26,7 @@ import {
   watchTokens,
 } from './embedding-request.ts'
 
-/** The schema of an answer with the vectors of each input, under the name of their field. */
+/** The schema of an answer with the vectors of each input, in the field `name`. */
 export function vectorsResponse(
   name: 'embedding' | 'embeddings',
   vectors: object,
@@ -86,8 +86,8 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
 }
 
 /**
- * Embeds the inputs of a request, in any dialect that answers JSON text. `param` is the field of
- * the client that has them.
+ * Embeds the inputs of a request, in any dialect that answers JSON text. `param` is the request
+ * field of the inputs.
  */
 export async function runEmbedding(
   http: Http,
@@ -109,13 +109,10 @@ export async function runEmbedding(
   return { vectors: result.vectors, usage }
 }
 
-/** Capabilities of models of this kind that make other things than dense vectors. */
+/** Capabilities of models of this kind that produce something other than dense vectors. */
 const OTHERS = ['rerank', 'classify', 'sparse', 'multi-vector']
 
-/**
- * The model behind a name, or the first that makes vectors where none is named. Throws unless it
- * makes vectors.
- */
+/** The named model, or the first that produces dense vectors. Throws for other models. */
 export function getEmbeddingModel(
   models: ModelDirectory,
   caller: Caller,
@@ -142,7 +139,7 @@ interface Embedded {
 // About 10 ms of writing numbers.
 const SLICE_CHARS = 65_536
 
-/** The answer as JSON text, with numbers or just as the worker wrote the vectors. */
+/** The answer as JSON text, with numbers or the worker's base64. */
 export async function writeEmbeddings(
   model: CatalogueModel,
   body: EmbeddingBody,
@@ -152,7 +149,7 @@ export async function writeEmbeddings(
   return writeList(model, usage, data)
 }
 
-/** An answer as JSON text around its data, which are JSON text already. */
+/** The JSON text of an answer around its `data`, which is JSON text already. */
 export function writeList(
   { id }: CatalogueModel,
   { promptTokens }: TokenUsage,
@@ -164,8 +161,8 @@ export function writeList(
 }
 
 /**
- * The list of vectors as JSON text. Two thousand large ones are millions of numbers, a second's
- * work: others have their turn between the slices.
+ * The list of vectors as JSON text. Two thousand large vectors are millions of numbers, a second's
+ * work, so the event loop runs between slices.
  */
 export async function writeVectors(
   vectors: readonly string[],

@@ -82,7 +82,7 @@ const MULTI_VECTOR_RESPONSE = vectorsResponse(
   'The vectors of the tokens of each text, in the order of the inputs.',
 )
 
-/** `POST /multi-vector`, as Jina has it: texts as a vector of each of their tokens. */
+/** `POST /multi-vector` of Jina: texts as one vector for each of their tokens. */
 export function registerMultiVector(app: FastifyInstance, services: InferenceServices): void {
   app.post('/multi-vector', {
     config: { scope: 'embeddings' },
@@ -113,7 +113,7 @@ async function embedTokens(http: Http, services: InferenceServices): Promise<str
   return writeMultiVector(job.model, body, { result, usage })
 }
 
-/** The job that embeds the texts of a request. Throws unless its model has several vectors. */
+/** The job that embeds the texts of a request. Throws unless its model is a multi-vector model. */
 export async function multiVectorJob(
   models: ModelDirectory,
   caller: Caller,
@@ -136,7 +136,7 @@ type Result = Extract<EmbeddingResult, { task: 'multi-vector' }>
 // About 10 ms of writing numbers.
 const SLICE_VALUES = 16_384
 
-/** The answer as JSON text; the event loop runs between slices of large ones. */
+/** The answer as JSON text. The event loop runs between slices of a large answer. */
 export async function writeMultiVector(
   model: CatalogueModel,
   { embedding_type: formats }: MultiVectorBody,

@@ -1,17 +1,17 @@
 import { failure } from '#shared/errors.ts'
 
 type Encoding = 'cl100k_base' | 'o200k_base'
-/** The bytes of each token id: a text where they are one, else a list. */
+/** The bytes of each token id: a string if they are valid text, else a list. */
 type Ranks = readonly (string | readonly number[] | undefined)[]
 
-// Clients of OpenAI cut long texts with its own tokenizers and send the ids. The encoding follows
-// from the name of the model, as in tiktoken.
+// Clients of OpenAI cut long texts with its tokenizers and send the ids. The encoding follows from
+// the name of the model, as in tiktoken.
 const ENCODINGS: readonly (readonly [RegExp, Encoding])[] = [
   [/^text-embedding-(ada-002|3-)/, 'cl100k_base'],
   [/^gpt-(4o|4\.|5)|^chatgpt-4o|^o\d/, 'o200k_base'],
   [/^gpt-(4|3\.5)/, 'cl100k_base'],
 ]
-// A part of a character has three bytes at most.
+// A part of a character has at most three bytes.
 const INCOMPLETE = /^\uFFFD{1,3}|\uFFFD{1,3}$/g
 
 /** The encoding of OpenAI's model of this name; undefined for other names. */
@@ -20,8 +20,8 @@ export function findEncoding(modelName: string): Encoding | undefined {
 }
 
 /**
- * The texts of lists of token ids. A character that a list has only in part, at its beginning or
- * end, is left out. Throws `invalidRequest` for an id that is not in the encoding.
+ * The texts of lists of token ids. An incomplete character at the beginning or end of a list is
+ * dropped. Throws `invalidRequest` for an id that is not in the encoding.
  */
 export async function decodeOpenAiTokens(
   encoding: Encoding,
@@ -36,8 +36,8 @@ export async function decodeOpenAiTokens(
   })
 }
 
-// The package's own decoder keeps bytes of one call for the next: only its tables are used. They
-// take some 100 ms to load, so that only processes that need them do.
+// Only the tables of the package are used, because its decoder keeps bytes of one call for the
+// next. Loading them takes about 100 ms, so only processes that need them do so.
 async function loadRanks(encoding: Encoding): Promise<Ranks> {
   const { default: ranks } =
     encoding === 'cl100k_base'

@@ -9,13 +9,13 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { BestDocuments, KeywordRanking } from './bm25.ts'
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024
-/** Documents of a file that are scored together: as much as a body may have. */
+/** The most characters of all scored documents of a file: as much as a body may have. */
 const FOUND_CHARACTERS_MAX = 8 * 1024 * 1024
-/** Other requests get their turn after this many characters, of which each line costs a few. */
+/** Other requests run after this many characters; each line counts as a few more. */
 const CHARACTERS_PER_SLICE = 256 * 1024
 const CHARACTERS_PER_LINE = 64
 
-/** One document of a file, and its place there. */
+/** One document of a file, and its position there. */
 export interface FileDocument {
   readonly index: number
   readonly text: string
@@ -23,9 +23,9 @@ export interface FileDocument {
 }
 
 /**
- * The documents of an uploaded file whose words suit the query best, at most `limit`, in the order
- * of the file. The file is read for each step, so that only the documents that are returned are
- * ever in memory together.
+ * The documents of an uploaded file whose words match the query best, at most `limit`, in the order
+ * of the file. The file is read for each step, so that only the returned documents are ever in
+ * memory together.
  */
 export async function narrowFile(
   store: ObjectStore,
@@ -52,7 +52,7 @@ interface DocumentLine {
   readonly line: string
 }
 
-/** The documents that are meant, within the limits of a body: they are part of the request. */
+/** The selected documents, within the limits of a body, because they are part of the request. */
 async function gather(
   documents: AsyncIterable<DocumentLine>,
   isMeant: (document: DocumentLine) => boolean,
@@ -114,13 +114,16 @@ async function* readDocuments(
   }
 }
 
-/** Lines were checked when the file was uploaded; anything else here is a file of another time. */
+/**
+ * Lines were checked when the file was uploaded. A malformed line means that another version wrote
+ * the file.
+ */
 function parse({ line, index }: DocumentLine): FileDocument {
   try {
     const { text, metadata = null } = JSON.parse(line)
     if (typeof text === 'string') return { index, text, metadata }
   } catch {
-    // Answered below, like a line without a text.
+    // Handled below, like a line without a text.
   }
   throw failure.invalidRequest(
     `Expected file to have JSONL format with text and (optional) metadata keys. Invalid format on line ${index + 1}.`,

@@ -71,7 +71,7 @@ const SEARCH_RESULT = {
   },
 }
 
-/** `POST /engines/{engine_id}/search`: documents by how likely they make the query. */
+/** `POST /engines/{engine_id}/search`: ranks documents by the likelihood of the query. */
 export function registerSearch(app: FastifyInstance, services: InferenceServices): void {
   app.post('/engines/:engine_id/search', {
     config: { scope: 'search' },
@@ -166,12 +166,12 @@ async function score(
   return result.scores.map(presentScore)
 }
 
-/** Not below 0, to three decimals; a query that is impossible after a document scores 0. */
+/** At least 0, to three decimals; a query that is impossible after a document scores 0. */
 function presentScore(score: number): number {
   return Number.isFinite(score) ? Math.round(Math.max(score, 0) * 1000) / 1000 : 0
 }
 
-/** A complaint about one of the documents names its place in the file. */
+/** An error about one of the documents names its position in the file. */
 function inFile(error: unknown, found: readonly FileDocument[]): unknown {
   const match =
     error instanceof ServiceError ? /^documents\[(\d+)\]$/.exec(error.param ?? '') : null

@@ -14,7 +14,7 @@ import type { ImageFields } from './image-request.ts'
 
 const URL_LIFETIME_MS = 3_600_000
 const IMAGE_BYTES_MAX = 32 * 1024 * 1024
-// Images are not counted in tokens here; clients expect the field.
+// Images are not counted in tokens here, but clients expect the field.
 const NO_TOKENS = {
   input_tokens: 0,
   output_tokens: 0,
@@ -62,8 +62,8 @@ export function getImageModel(
 }
 
 /**
- * Writes one event for each image of a streamed answer, and for each on the way; the stored objects
- * are then deleted.
+ * Writes one event for each image of a streamed answer, and for each partial image; the stored
+ * objects are then deleted.
  */
 export function serializeImages(
   services: InferenceServices,
@@ -89,7 +89,7 @@ export function serializeImages(
       if (event.type === 'progress' && event.partialImage !== undefined) {
         const { key, image, index } = event.partialImage
         const [inline] = await inlineImages(services, [key])
-        // A worker that replaces a lost one draws them again.
+        // A worker that replaces a lost one draws the partial images again.
         if (sent.has(key)) return ''
         sent.add(key)
         return write(`${kind}.partial_image`, {
@@ -121,12 +121,12 @@ export async function answerImages(
   return { created: unixSeconds(nowMs), data, ...aboutImages(fields) }
 }
 
-/** What GPT Image models say of their images. */
+/** The fields with which GPT Image models describe their images. */
 export function aboutImages({ output_format: format }: ImageFields): object {
   return { output_format: format ?? 'png', usage: NO_TOKENS }
 }
 
-/** Clients of OpenAI's GPT Image models expect base64 without asking for it. */
+/** Clients of OpenAI's GPT Image models expect base64 by default. */
 function defaultFormatOf({ model }: ImageFields): 'url' | 'b64_json' {
   return /^(chat)?gpt-image/.test(model ?? '') ? 'b64_json' : 'url'
 }
@@ -153,7 +153,7 @@ function addressOf(
 ): string {
   const { protocol, host } = request
   const path = signer.sign(`/v1/${key}`, nowMs + URL_LIFETIME_MS)
-  // The request of a background job comes from this process, not from its client.
+  // A background job's request comes from this process, so its host is not that of the client.
   if (request.context.stored !== undefined) return publicBaseOf(publicUrl) + path
   return `${protocol}://${host}${publicPathOf(request, publicUrl)}${path}`
 }

@@ -140,7 +140,7 @@ export const VARIATION_FORM = Type.Object({ image: BINARY, ...VARIATION_FIELDS.p
 const COMMON_FIELDS = Type.Object(COMMON)
 export type ImageFields = Static<typeof COMMON_FIELDS>
 
-/** Known fields that have no effect beside others. */
+/** Known fields that have no effect together with others. */
 export function ineffectiveFields(fields: ImageFields): readonly string[] {
   const isLossless = (fields.output_format ?? 'png') === 'png'
   const hasNoUse = {

@@ -27,7 +27,7 @@ import {
 } from './image-request.ts'
 import { inspectImage, maskOf, receiveImage } from './uploaded-image.ts'
 
-// Two images and the text fields of a form.
+// The limit of two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024
 
 const COMMON = {

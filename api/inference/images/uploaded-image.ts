@@ -50,9 +50,9 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
 }
 
 /**
- * The mask of an edit, whose transparent areas are redrawn; undefined where those of the image are.
- * Without a mask and transparency the whole image is redrawn. Throws unless the mask fits the
- * image.
+ * The mask of an edit, whose transparent areas are redrawn. Undefined means that the transparent
+ * areas of the image are redrawn, or the whole image if it has none. Throws unless the mask fits
+ * the image.
  */
 export async function maskOf(
   image: UploadedImage,
@@ -103,7 +103,7 @@ export async function readHeader(
 ): Promise<Metadata> {
   const sharp = await loadSharp()
   try {
-    // Without a limit here, so that an image that is too large gets its own error.
+    // No pixel limit here, so that an image that is too large gets its own error.
     return await sharp(boundImage(bytes), { limitInputPixels: false }).metadata()
   } catch (cause) {
     throw refuse(cause)

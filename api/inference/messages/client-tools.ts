@@ -1,6 +1,6 @@
 import { failure } from '#shared/errors.ts'
 
-/** A tool as models of other servers know it by its type; the client runs its calls. */
+/** A tool whose parameters models know by its type; the client runs its calls. */
 interface ClientTool {
   readonly description: string
   readonly parameters: object
@@ -30,7 +30,7 @@ const FILE_COMMANDS = ['view', 'create', 'str_replace', 'insert']
 
 const commands = (names: readonly string[]): object => ({ type: 'string', enum: names })
 
-/** By the type of a tool without its date, which changes little. */
+/** Tools by their type without its date, because versions differ little. */
 const CLIENT_TOOLS: Readonly<Record<string, ClientTool>> = {
   bash: {
     description: 'Runs a command in a bash session that keeps its state between calls.',

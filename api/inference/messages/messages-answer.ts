@@ -81,7 +81,7 @@ function presentBlock(block: OutputBlock): object {
   }
 }
 
-/** Calls that were cut off have the text of their input only in the stream. */
+/** The input of a call that was cut off is sent as text only in the stream. */
 function inputOf(text: string): unknown {
   try {
     return JSON.parse(text === '' ? '{}' : text)

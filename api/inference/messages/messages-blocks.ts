@@ -13,7 +13,7 @@ import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { ofType } from '#shared/schemas.ts'
 
-/** Blocks of one text or of one message. */
+/** The most blocks of one text or one message. */
 export const BLOCKS_MAX = 2048
 
 const TEXT = Type.String()
@@ -31,7 +31,7 @@ export const TEXT_SHAPE = {
 /** Blocks of text alone. */
 export const TEXT_BLOCKS = Type.Array(variantSchema({ text: TEXT_SHAPE }), { maxItems: BLOCKS_MAX })
 
-/** Blocks that are read as text. Documents are not cited: answers have no citations. */
+/** Blocks that are read as text. Answers contain no citations of documents. */
 export const DOCUMENT_SHAPES = {
   document: {
     source: variantSchema(
@@ -87,7 +87,7 @@ export const HOSTED_SHAPES = {
   mcp_tool_result: HOSTED_RESULT,
 }
 
-/** Blocks about the work of a hosted server, which say nothing to a model. */
+/** Blocks about the operation of a hosted server, which mean nothing to a model. */
 export const SERVER_SHAPES = {
   fallback: { from: ANY, to: ANY, trigger: ANY },
   mcp_tool_listing: { mcp_server_name: ANY, tools: ANY },
@@ -104,8 +104,8 @@ export const COMPACTION_SHAPE = {
 const COMPACTION = Type.Object(COMPACTION_SHAPE)
 
 /**
- * The text that a summary is read as; empty where compaction failed, after which the server has the
- * whole conversation. Throws where another server alone can read it.
+ * The text of a summary; empty if compaction failed, after which the request has the whole
+ * conversation. Throws when only another server can read it.
  */
 export function compactionText(
   { content, encrypted_content: encrypted }: Static<typeof COMPACTION>,
@@ -119,7 +119,7 @@ export function compactionText(
   )
 }
 
-/** The text that a document or a search result is read as. */
+/** A document or a search result as text. */
 export function documentText(block: DocumentBlock): string {
   if (block.type === 'search_result') {
     return joinLines([block.title, block.source, textOf(block.content)])

@@ -19,8 +19,8 @@ const TYPES: Readonly<Record<number, string>> = {
 const THREADS_UNSUPPORTED = 'thread_unsupported_request'
 
 /**
- * 400: conversations are not kept between messages. Clients know the code, and send the whole
- * conversation in every request from then on.
+ * 400: conversations are not kept between messages. Clients know the code and then send the whole
+ * conversation with every request.
  */
 export function threadsUnsupported(): ServiceError {
   return failure.invalidRequest(
@@ -39,7 +39,7 @@ export function presentMessagesError(error: ServiceError, request: FastifyReques
   }
 }
 
-/** The body alone, which is also the error event of a started stream. */
+/** The body, which is also the error event of a started stream. */
 export function messagesErrorBody(error: ServiceError, requestId: string | null): object {
   const status = statusOf(error.status)
   const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error')

@@ -45,7 +45,7 @@ const IMAGE_SHAPE = {
 const RESULT_BLOCK = variantSchema({
   text: TEXT_SHAPE,
   image: IMAGE_SHAPE,
-  // A tool that was searched for. The model reads its name; all tools are shown to it anyway.
+  // A tool that a search found. The model reads its name; all tools are offered to it anyway.
   tool_reference: {
     tool_name: CALLED_NAME,
     cache_control: CACHE_CONTROL,
@@ -69,7 +69,7 @@ const BLOCK = variantSchema({
     is_error: optionalBoolean(),
     cache_control: CACHE_CONTROL,
   },
-  // The reasoning of an earlier answer, which the model is not shown again.
+  // The reasoning of an earlier answer, which the model does not see again.
   thinking: { thinking: TEXT, signature: optionalString() },
   redacted_thinking: { data: TEXT },
   compaction: COMPACTION_SHAPE,
@@ -106,8 +106,8 @@ export const MESSAGES = Type.Array(MESSAGE, {
 })
 
 /**
- * The conversation as chat templates read it: consecutive messages of one role are one message, and
- * each tool result is a message of its own. Images are added to `images`. Throws when calls and
+ * The conversation in the form of chat templates: consecutive messages of one role are joined, and
+ * each tool result is a separate message. Images are added to `images`. Throws when calls and
  * results do not match.
  */
 export function conversationOf(
@@ -252,7 +252,7 @@ function sourceOf({ source }: ImageBlock): ImageSource {
   }
 }
 
-/** Every call is answered in the message after it, and nothing else is. */
+/** Every call must be answered in the next message, and every result needs a call. */
 function checkToolResults(fields: readonly MessageField[]): void {
   let open = new Set<string>()
   for (const [index, { role, content }] of fields.entries()) {

@@ -27,14 +27,14 @@ interface OutputOptions {
   readonly messageId: string
   readonly tools: ToolPlan | undefined
   readonly stopSequences: readonly string[]
-  /** Whether the request asks for the model's reasoning, or refuses it. */
+  /** Whether the request asks for the model's reasoning or refuses it. */
   readonly thinking: 'asked' | 'refused' | 'unsaid'
 }
 
-/** For workers that report no dialect. */
+/** The dialect assumed for workers that report none. */
 const THINKING: AnswerDialect = { calls: 'hermes', reasoning: 'think' }
 
-/** Converts a model's text to blocks, whole or streamed, with the same result. */
+/** Converts a model's text to blocks. A complete and a streamed answer give the same result. */
 export class MessageOutput {
   readonly #options: OutputOptions
   #parser: AnswerParser | undefined
@@ -48,7 +48,7 @@ export class MessageOutput {
     this.reads(options.thinking === 'asked' ? THINKING : undefined)
   }
 
-  /** Sets how the answer is written; before its first piece. */
+  /** Sets the dialect of the answer, before its first piece. */
   reads(dialect: AnswerDialect | undefined): void {
     this.#parser = answerParser(this.#options.tools, dialect)
   }

@@ -14,7 +14,7 @@ import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './mess
 import { threadsUnsupported } from './messages-errors.ts'
 import { conversationOf } from './messages-input.ts'
 
-/** Reads a request for a message. Throws what the schema cannot say. */
+/** Reads a request for a message. Throws for faults that the schema cannot express. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
   refuseServerState(body)
   const budget = new SchemaBudget()
@@ -35,7 +35,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     sampling: samplingParams(asked),
     ...unsetSampling(asked),
     stop,
-    // The answer names the sequence that it met, so its end has to be seen.
+    // The answer names the matched stop sequence, so its end must be visible.
     ...(stop.length > 0 && { ending: { keepsStopString: true } }),
     ...guidanceOf(body, messages.at(-1)?.role === 'assistant'),
     logprobs: null,
@@ -46,7 +46,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
   return { input, tools, images }
 }
 
-/** Refuses fields without which the answer would be another one. */
+/** Refuses fields that would change the answer if they were ignored. */
 function refuseServerState({ thread, mcp_servers: servers }: MessagesBody): void {
   if (thread !== undefined && thread !== null) throw threadsUnsupported()
   if (!Array.isArray(servers) || servers.length === 0) return

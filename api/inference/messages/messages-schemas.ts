@@ -19,7 +19,7 @@ const ERROR = {
   },
 }
 
-/** The errors of this dialect; 529 says that too much work is waiting. */
+/** The errors of this dialect; 529 means that too much work is waiting. */
 export const MESSAGES_ERRORS = Object.fromEntries(
   [400, 401, 403, 404, 413, 415, 429, 500, 504, 529].map((status) => {
     const [known] = Object.values(errorResponses(status === 529 ? 503 : status))

@@ -109,7 +109,7 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
   return { input_tokens: tokenIds.length }
 }
 
-/** The name under which this dialect's clients look for the request id. */
+/** Sets the header in which this dialect's clients look for the request id. */
 function nameRequest(reply: FastifyReply): void {
   reply.header('request-id', reply.request.id)
 }

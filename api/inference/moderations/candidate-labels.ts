@@ -46,8 +46,8 @@ const FIELDS = Type.Object(CANDIDATE_FIELDS)
 type CandidateFields = Static<typeof FIELDS>
 
 /**
- * The labels of a request and what they say of a text; undefined where it has none. Throws what the
- * schema cannot say.
+ * The labels of a request and their hypotheses; undefined without labels. Throws for faults that
+ * the schema cannot express.
  */
 export function candidatesOf(body: CandidateFields): ClassifyInput['zeroShot'] {
   const { hypothesis_template: template, multi_label: isMultiLabel } = body
@@ -67,7 +67,7 @@ export function candidatesOf(body: CandidateFields): ClassifyInput['zeroShot'] {
   if (found.some(({ length }) => length > LABEL_CHARS_MAX)) {
     throw invalidValue(name, `a label may have at most ${LABEL_CHARS_MAX} characters.`)
   }
-  // Several places would multiply the labels; the pipeline of transformers fills in one, too.
+  // Several placeholders would multiply the labels; the pipeline of transformers fills in one, too.
   const [before = '', after, ...more] = (template ?? TEMPLATE).split('{}')
   if (after === undefined || more.length > 0) {
     throw invalidValue('hypothesis_template', "expected one '{}' for the label.")
@@ -83,7 +83,7 @@ function splitAtCommas(text: string): readonly string[] {
   return text.split(',').flatMap((label) => label.trim() || [])
 }
 
-/** Throws what cannot be asked for together with labels of the request. */
+/** Throws for options that labels of the request exclude. */
 export function checkZeroShot({ items, zeroShot, hasMarkers, isActivated }: ClassifyInput): void {
   if (zeroShot === undefined) return
   const refuse = (param: string, reason: string): never => {

@@ -8,10 +8,10 @@ export const CATEGORIES = [
   ...['sexual/minors', 'violence', 'violence/graphic'],
 ]
 const KNOWN = new Set(CATEGORIES)
-/** The probability from which a category is flagged. */
+/** A category is flagged from this probability on. */
 const THRESHOLD = 0.5
 
-/** How one text or one list of parts was judged. */
+/** The judgement of one text or one list of parts. */
 interface Moderation {
   readonly flagged: boolean
   readonly categories: Readonly<Record<string, boolean>>
@@ -19,7 +19,7 @@ interface Moderation {
   readonly category_applied_input_types: Readonly<Record<string, readonly string[]>>
 }
 
-/** What a model says of one text or image. */
+/** The output of a model for one text or image. */
 export interface Judgement {
   readonly model: Pick<CatalogueModel, 'id' | 'options'>
   readonly type: 'text' | 'image'
@@ -28,10 +28,10 @@ export interface Judgement {
 }
 
 /**
- * Reads probabilities of labels as categories, the highest of all judgements. Labels mean what
- * `options.categories` says, or the category of their name; others are shown under their own name
- * and flag nothing. Categories that no model judges have the score 0 and apply to no type of input.
- * Throws `model_not_supported` for a model that judges none.
+ * Maps probabilities of labels to categories; of several judgements the highest counts. Labels map
+ * as in `options.categories`, or to the category of their name; other labels are returned under
+ * their own name and flag nothing. Categories that no model judges have the score 0 and no type of
+ * input. Throws `model_not_supported` for a model that judges none.
  */
 export function moderate(judgements: readonly Judgement[]): Moderation {
   const scores = new Map(CATEGORIES.map((name) => [name, 0]))

@@ -91,7 +91,7 @@ const CLASSIFY_RESPONSE = rowsAnswer('The label of each text or image, in their 
   },
 })
 
-/** `POST /classify`, as vLLM has it: the labels of texts, and of images besides. */
+/** `POST /classify` of vLLM: the labels of texts, and also of images. */
 export function registerClassify(
   app: FastifyInstance,
   services: InferenceServices,
@@ -113,8 +113,8 @@ export function registerClassify(
 }
 
 /**
- * Refuses too many inputs before the validator reads them all, and the conversations that vLLM also
- * takes, which are read through a chat template.
+ * Refuses too many inputs before the validator reads them all, and vLLM's conversations, which
+ * would need a chat template.
  */
 export function checkClassifyBody(body: unknown): void {
   checkTextCount(body)
@@ -161,7 +161,7 @@ export async function labellingJob(
   return { job, images }
 }
 
-/** The answer in the form of vLLM. */
+/** The answer in the format of vLLM. */
 export function presentLabels({
   head,
   model,
@@ -188,7 +188,7 @@ export function presentLabels({
   }
 }
 
-/** vLLM has renamed the field twice; the names may not contradict each other. */
+/** vLLM has renamed the field twice; the values must agree. */
 function isActivated(body: ClassifyBody): boolean {
   const [first, ...others] = (['use_activation', 'activation', 'softmax'] as const).flatMap(
     (name) => {

@@ -33,9 +33,9 @@ export interface ClassifyingJob {
 }
 
 /**
- * The job that classifies texts or images. Throws unless its model classifies those, and for more
- * probabilities than one answer may have, as far as a live worker says how many labels the model
- * has.
+ * The job that classifies texts or images. Throws when the model does not classify these inputs, or
+ * when the answer would have too many probabilities, if a live worker has reported the number of
+ * labels.
  */
 export async function classifyingJob(
   services: ClassifyServices,
@@ -75,7 +75,7 @@ function readsOther(model: CatalogueModel): Error {
   )
 }
 
-/** Servers without a classifier of images are common, so that they say so. */
+/** The error names images, because few installations have a classifier for them. */
 function requireClassifier(
   { catalogue }: ClassifyServices,
   { items: [first] }: ClassifyInput,

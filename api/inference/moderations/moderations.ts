@@ -19,7 +19,7 @@ import {
   classifyingJob,
 } from './classifying-job.ts'
 
-/** Names that clients send without a choice of their own. */
+/** Names that clients send by default. */
 const OPENAI_MODELS: ReadonlySet<string> = new Set([
   ...['omni-moderation-latest', 'omni-moderation-2024-09-26'],
   ...['text-moderation-latest', 'text-moderation-stable', 'text-moderation-007'],
@@ -155,7 +155,9 @@ export async function moderatingJobs(
   return { jobs, images }
 }
 
-/** Drops a name of OpenAI unless a model of this server has it and reads the given inputs. */
+/**
+ * Drops a name of OpenAI unless a model of this server has that name and reads the given inputs.
+ */
 function nameOf(
   { catalogue }: ClassifyServices,
   name: string | null | undefined,
@@ -166,7 +168,7 @@ function nameOf(
   return model !== undefined && readsOf(model) === reads ? name : null
 }
 
-/** Texts one by one; those of the parts of a message together, beside its images. */
+/** The inputs: texts one by one, but all texts of a message together, beside its images. */
 function inputsOf(input: ModerationBody['input']): {
   readonly texts: readonly string[]
   readonly images: RequestImages
@@ -183,7 +185,7 @@ function inputsOf(input: ModerationBody['input']): {
   return { texts: texts.length > 0 ? [texts.join('\n')] : [], images }
 }
 
-/** A job of a moderation with its result. */
+/** A job of a moderation and its result. */
 interface AnsweredModeration extends Pick<ClassifyingJob, 'model' | 'input'> {
   readonly result: EmbeddingResult
 }

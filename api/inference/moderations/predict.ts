@@ -53,7 +53,7 @@ const RESPONSE = {
   anyOf: [LABELS, { type: 'array', items: LABELS }],
 }
 
-/** `POST /predict`, as Text Embeddings Inference has it: the labels of texts. */
+/** `POST /predict` of Text Embeddings Inference: the labels of texts. */
 export function registerPredict(app: FastifyInstance, services: InferenceServices): void {
   app.post('/predict', {
     config: { scope: 'embeddings' },
@@ -91,7 +91,7 @@ async function predict(http: Http, services: InferenceServices): Promise<object>
   return isSeveral ? rows : (rows[0] ?? [])
 }
 
-/** The texts of a request. A list of two is a pair there, which models of pairs read. */
+/** The texts of a request. In that server a list of two is a pair, for models of pairs. */
 function textsOf(inputs: Static<typeof BODY>['inputs']): readonly string[] {
   if (typeof inputs === 'string') return [inputs]
   const lists = inputs.map((entry, index) => {

@@ -17,7 +17,7 @@ export interface Ranking {
   /** One for each document, instead of `query`. */
   readonly queries?: readonly string[]
   readonly documents: readonly string[]
-  /** As the client knows it, such as `v1/rerank`. */
+  /** The endpoint as the client knows it, such as `v1/rerank`. */
   readonly endpoint: string
 }
 

@@ -62,7 +62,7 @@ export const RERANK_BODY = Type.Object(
     top_k: optionalInteger({ minimum: 1, description: 'Another name of `top_n`.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
     return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
-    // Documents that are too long are cut in any case, which is what these ask for.
+    // Documents that are too long are always cut, as these fields request.
     truncate_prompt_tokens: fixed([-1]),
     truncation: fixed([true]),
     user: SAMPLING_FIELDS.user,
@@ -167,7 +167,7 @@ export function rerankRanking(body: RerankBody): Ranking {
   return { modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' }
 }
 
-/** The answer in the dialect that the request chose by its list of documents. */
+/** The answer in the dialect of the request, which its list of documents determines. */
 export function presentRanking(
   body: RerankBody,
   outcome: {

@@ -32,7 +32,7 @@ const SCORE_BODY = Type.Object(
     documents: texts('Another name of `text_2`.'),
     data_1: texts('Another name of `text_1`.'),
     data_2: texts('Another name of `text_2`.'),
-    // Texts that are too long are cut in any case, which is what this asks for.
+    // Texts that are too long are always cut, as this field requests.
     truncate_prompt_tokens: fixed([-1]),
     priority: ineffective({ type: ['integer', 'null'] }),
     user: SAMPLING_FIELDS.user,
@@ -55,7 +55,7 @@ const SCORE_RESPONSE = rowsAnswer('The scores, in the order of the texts.', {
   },
 })
 
-/** `POST /score`, as vLLM has it: how relevant texts are to a query. */
+/** `POST /score` of vLLM: the relevance of texts to a query. */
 export function registerScore(
   app: FastifyInstance,
   services: InferenceServices,

@@ -54,7 +54,7 @@ const COMPACTION = {
 const REQUEST =
   'Summarize this conversation so that it can go on without its text: what the user wants, what is known and decided, what was done, and what is left to do. Answer with the summary alone.'
 
-/** `POST /responses/compact`: a conversation in fewer tokens, as the input of later responses. */
+/** `POST /responses/compact`: shortens a conversation for the input of later responses. */
 export function registerCompaction(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses/compact', {
     config: { scope: 'responses' },

@@ -5,7 +5,7 @@ import { Type } from '#shared/schema-types.ts'
 
 const ANY = Type.Optional(Type.Unknown())
 const TEXT = Type.String()
-/** The fields of every item; servers have states of their own. */
+/** The fields of every item. `status` is not checked, because servers have states of their own. */
 const STORED = { id: optionalString({ maxLength: 512 }), status: ANY, created_by: ANY }
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 const CALLED = { ...STORED, call_id: CALL_ID, caller: ANY, environment: ANY }
@@ -57,7 +57,7 @@ const OPEN_CALLS = {
 }
 
 const OUTPUTS = {
-  // OpenAI's description has the id of the call in `id`, its guide in `call_id`.
+  // OpenAI's API reference has the id of the call in `id`, its guide in `call_id`.
   local_shell_call_output: { ...STORED, call_id: optionalString({ maxLength: 256 }), output: TEXT },
   shell_call_output: {
     ...CALLED,
@@ -71,7 +71,7 @@ const OUTPUTS = {
 const LABELLED = { ...STORED, server_label: ANY, name: ANY, arguments: ANY, error: ANY }
 const SEARCHED = { ...STORED, call_id: ANY, execution: ANY, arguments: ANY, tools: ANY }
 
-/** Items that say nothing to a model: they are about the tools, not the conversation. */
+/** Items that mean nothing to a model, because they concern the tools and not the conversation. */
 const PASSED_OVER = {
   mcp_list_tools: { ...LABELLED, tools: ANY },
   mcp_approval_request: LABELLED,
@@ -82,7 +82,7 @@ const PASSED_OVER = {
   configuration_update: { ...STORED, reasoning: ANY, text: ANY },
 }
 
-/** The items that hosted servers add to conversations, and clients send back. */
+/** Items that hosted servers add to conversations and clients send back. */
 export const HOSTED_ITEMS = {
   ...FINISHED_CALLS,
   ...OPEN_CALLS,
@@ -100,7 +100,7 @@ export const HOSTED_ITEMS = {
   ...PASSED_OVER,
 }
 
-/** A hosted item as it is read: the fields that some type of it has. */
+/** The fields that a hosted item may have, depending on its type. */
 export interface HostedItem {
   readonly type: string
   readonly id?: string | null | undefined
@@ -121,13 +121,16 @@ export interface HostedItem {
   readonly error?: unknown
 }
 
-/** What a hosted item says in a conversation. */
+/** A hosted item as a step of a conversation. */
 type HostedStep =
   | { readonly kind: 'call'; readonly call: ChatToolCall; readonly output?: string }
   | { readonly kind: 'output'; readonly callId: string; readonly output: string }
   | { readonly kind: 'nothing' }
 
-/** Reads a hosted item, the `index`th of its input, as a call or an output that templates know. */
+/**
+ * Converts a hosted item, the `index`th of its input, to a call or an output that templates
+ * support.
+ */
 export function hostedStep(item: HostedItem, index: number): HostedStep {
   const { type } = item
   if (type in FINISHED_CALLS) {
@@ -143,7 +146,7 @@ export function hostedStep(item: HostedItem, index: number): HostedStep {
   return { kind: 'nothing' }
 }
 
-/** The paths of hosted items, and of fields of them, that the model is not shown. */
+/** The paths of hosted items and of their fields that the model does not see. */
 export function hiddenItems(items: readonly { readonly type?: string }[]): string[] {
   return items.flatMap((item, index) => {
     const { type = 'message' } = item
@@ -173,7 +176,7 @@ function calledOf(item: HostedItem): Omit<ChatToolCall, 'id'> {
   }
 }
 
-/** What a finished call found, as text. */
+/** The result of a finished call as text. */
 function foundBy(item: HostedItem): string {
   switch (item.type) {
     case 'mcp_call':

@@ -41,7 +41,7 @@ const COUNT = {
   properties: { object: { const: 'response.input_tokens' }, input_tokens: { type: 'integer' } },
 }
 
-/** `POST /responses/input_tokens`: the tokens of a request for a response, without the response. */
+/** `POST /responses/input_tokens`: counts the tokens of a request without answering it. */
 export function registerInputTokens(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses/input_tokens', {
     config: { scope: 'responses' },

@@ -8,9 +8,9 @@ import { responseOfItem } from './responses-output.ts'
 type Items = Exclude<InputField, string>
 
 /**
- * The input with the items that it refers to: those of stored responses of the organization. An
- * item that `earlier` has is there already. Throws for an id that is not stored, and for one that
- * comes twice: a request of a few bytes would read as many copies of an answer.
+ * The input in which stored items of the organization replace references. Items in `earlier` are
+ * there already. Throws for an id that is not stored, and for one that occurs twice: a request of a
+ * few bytes would otherwise read as many copies of an answer.
  */
 export async function withReferences(
   { stored }: InferenceServices,

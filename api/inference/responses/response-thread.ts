@@ -20,15 +20,15 @@ import { checkUnstored, itemsOf } from './responses-request.ts'
 export interface ResponseThread {
   /** The items of the conversation so far. */
   readonly earlier: Exclude<InputField, string>
-  /** The input of the request with the items that it refers to. */
+  /** The input of the request, with stored items in place of references. */
   readonly asked: InputField
   readonly isStored: boolean
   readonly conversationId: string | null
-  /** Stores a finished response; returns the response as it then is. */
+  /** Stores a finished response; returns the response that the client receives. */
   save(head: ResponseHead, response: object): Promise<object>
 }
 
-/** The thread of a response that is neither stored nor continues another. */
+/** The thread of a response that is not stored and continues no other. */
 export function noThread({ input }: Pick<ResponsesBody, 'input'>): ResponseThread {
   return {
     earlier: [],
@@ -41,7 +41,7 @@ export function noThread({ input }: Pick<ResponsesBody, 'input'>): ResponseThrea
 
 const EARLIER_ITEMS_MAX = 2048
 
-/** Reads what a request continues. Throws when that is not stored. */
+/** Reads the conversation that a request continues. Throws when it is not stored. */
 export async function threadOf(
   { request }: Http,
   services: InferenceServices,
@@ -81,7 +81,7 @@ export async function threadOf(
   }
 }
 
-/** The items of the response that is continued, and of all that it continues. */
+/** The items of the previous response and of all responses before it. */
 async function earlierOf(
   answers: AnswerStore,
   { organizationId }: Caller,
@@ -148,7 +148,7 @@ async function save(
   }
   try {
     if (!head.isStored) {
-      // Its items belong to the conversation, the response itself is not stored.
+      // The items belong to the conversation; the response itself is not stored.
       const items = [...answer.input, ...((answer.answer.output ?? []) as readonly StoredItem[])]
       const { organizationId, createdAtMs } = answer
       const conversationId = head.conversationId ?? ''
@@ -160,8 +160,8 @@ async function save(
       : stored.answers.replace(answer))
     return isSaved ? response : { ...response, store: false }
   } catch (error) {
-    // The storage is full or the database is away: the answer is there, and says that it was not
-    // stored.
+    // The storage is full or the database is unreachable: the answer is sent, and states that it
+    // was not stored.
     if (!(error instanceof ServiceError))
       log.warn({ operation: 'response.save', err: error }, 'a response was not stored')
     return { ...response, store: false }
@@ -194,7 +194,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
   compaction: 'cmp_',
 }
 
-/** Messages list their content as parts. */
+/** Lists the content of messages as parts. */
 function normalized(item: object): object {
   const { role, content } = item as { role?: string; content?: unknown }
   if (role === undefined || typeof content !== 'string') return item

@@ -21,7 +21,7 @@ export interface ResponseHead {
   readonly conversationId: string | null
 }
 
-/** How far a response has come. */
+/** The progress of a response. */
 export type ResponseState =
   | { readonly status: 'queued' | 'in_progress' }
   | {
@@ -36,12 +36,12 @@ export type ResponseState =
       readonly error: ServiceError
     }
 
-/** Whether an answer came to its end, which its last item knows. */
+/** Whether an answer is complete, which its last item states. */
 export function endStatus(output: readonly OutputItem[]): 'completed' | 'incomplete' {
   return output.at(-1)?.status === 'incomplete' ? 'incomplete' : 'completed'
 }
 
-/** The response object, which is the whole answer, and a part of some events of a stream. */
+/** The response object. It is the whole answer, and part of some events of a stream. */
 export function presentResponse(head: ResponseHead, state: ResponseState): object {
   const { body } = head
   const { status } = state
@@ -103,7 +103,7 @@ export function presentUsage(
   }
 }
 
-/** The error of a failed response: clients know few codes, the `error` event has the exact one. */
+/** The error of a failed response. Clients know few codes; the `error` event has the exact one. */
 function presentFailure(error: ServiceError): object {
   return { code: 'server_error', message: error.message }
 }

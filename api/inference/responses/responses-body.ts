@@ -27,7 +27,7 @@ const CONVERSATION_ID = Type.String({ maxLength: 200 })
 
 /** The value of `include` that requests log-probabilities. */
 export const LOGPROBS = 'message.output_text.logprobs'
-// Agents send it with every request; reasoning is never encrypted here, so there is none.
+// Agents send it with every request. Reasoning is never encrypted here, so the value has no effect.
 const REASONING = 'reasoning.encrypted_content'
 /** Values of `include` about built-in tools, and about images that the client has. */
 export const INCLUDED_OF_TOOLS: readonly string[] = [
@@ -136,7 +136,7 @@ const STREAM_OPTIONS = Type.Object(
     include_obfuscation: optionalBoolean({
       description: 'Pad deltas with random characters, so that their sizes reveal nothing.',
     }),
-    // The last event always has it.
+    // The last event always has the usage.
     include_usage: fixed([true]),
   },
   { ...CLOSED, description: 'Only with `stream`.' },

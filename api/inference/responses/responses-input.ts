@@ -26,7 +26,7 @@ const ITEMS_MAX = 2048
 const TEXT = Type.String()
 const PART = variantSchema({
   input_text: { text: TEXT },
-  // Clients send whole answers back; the model reads their text.
+  // Clients send complete answers back; the model reads their text.
   output_text: {
     text: TEXT,
     annotations: optionalList(),
@@ -44,7 +44,9 @@ type ContentPart = Static<typeof PART>
 type ImagePart = Omit<Extract<ContentPart, { type: 'input_image' }>, 'type'>
 const PARTS = Type.Union([Type.String(), Type.Array(PART)])
 
-/** Proxies write longer ids than this server does; an index of the database takes 2,700 bytes. */
+/**
+ * Proxies use longer ids than this server; an entry of the database index has at most 2,700 bytes.
+ */
 const ITEM_ID = optionalString({ maxLength: 512 })
 const STORED = {
   id: ITEM_ID,
@@ -80,7 +82,7 @@ const ITEMS = {
     ...STORED_CALL,
   },
   custom_tool_call_output: { call_id: CALL_ID, output: PARTS, ...STORED_CALL },
-  // The reasoning of another model: accepted in a conversation, but not shown to this model.
+  // The reasoning of another model: accepted in a conversation, but hidden from this model.
   reasoning: {
     summary: optionalList(),
     content: optionalList(),
@@ -112,9 +114,9 @@ export type InputField = Static<typeof INPUT>
 type Item = Exclude<InputField, string>[number]
 
 /**
- * The conversation as chat templates read it: the instructions first, the calls of one turn in one
- * message, and their outputs right behind it. Images are added to `images`. Throws where a call or
- * its output is missing.
+ * The conversation in the form of chat templates: the instructions first, the calls of one turn in
+ * one message, and their outputs right after it. Images are added to `images`. Throws when a call
+ * or its output is missing.
  */
 export function responsesMessages(
   input: InputField,
@@ -209,7 +211,7 @@ function say(
   conversation.say(role === 'developer' ? 'system' : role, read)
 }
 
-/** Shows what tools of another server did as calls of functions. */
+/** Presents the tools of another server as calls of functions. */
 function takeHosted(conversation: Conversation, item: HostedItem, index: number): void {
   const step = hostedStep(item, index)
   switch (step.kind) {
@@ -251,7 +253,7 @@ function imageOf(part: ImagePart, path: string, images: RequestImages) {
   return images.add({ kind: 'file', fileId }, { path: `${path}.file_id`, detail })
 }
 
-/** The name of a tool that the model reads: templates and answers have one name for it. */
+/** The name of a tool for the model: templates and answers have a single name for it. */
 export function offeredName(tool: {
   readonly name: string
   readonly namespace?: string | null | undefined
@@ -319,7 +321,7 @@ class Conversation {
     return this.#messages
   }
 
-  /** A turn grows until the calls that have outputs are all that it has. */
+  /** A turn can grow as long as all of its calls with outputs are its only calls. */
   get #mayGrow(): boolean {
     return this.#outputs.size === 0 || this.#open.size > 0
   }

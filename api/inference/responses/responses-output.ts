@@ -12,7 +12,7 @@ type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
 /** Log-probabilities as this dialect presents them. */
 type OutputLogprobs = ReturnType<typeof presentChatLogprobs>['content']
 
-/** A part of what a message says. */
+/** A part of the text of a message. */
 interface OutputText {
   readonly type: 'output_text'
   readonly text: string
@@ -20,7 +20,7 @@ interface OutputText {
   readonly logprobs: OutputLogprobs
 }
 
-/** One thing that a model answered. */
+/** One item of a model's answer. */
 export type OutputItem =
   | {
       readonly id: string
@@ -88,8 +88,8 @@ interface OpenReasoning {
 type OpenItem = OpenMessage | OpenCall | OpenReasoning
 
 /**
- * Converts a model's text to items, whole or streamed, with the same result: messages and calls
- * in their order, one open at a time.
+ * Converts a model's text to items: messages and calls in their order, one open at a time. A
+ * complete and a streamed answer give the same result.
  */
 export class ResponseOutput {
   readonly #responseId: string
@@ -99,10 +99,10 @@ export class ResponseOutput {
   readonly #closed: OutputItem[] = []
   #open: OpenItem | undefined
   #hasBegun = false
-  /** The answer where it came in one piece. */
+  /** The answer, if it came in one piece. */
   #whole: { readonly text: string; readonly logprobs: readonly TokenLogprob[] } | undefined
   #searchFrom = 0
-  // Of text that the parser withholds: they belong to what it becomes.
+  // Log-probabilities of withheld text. They belong to the item that the text becomes.
   #logprobs: TokenLogprob[] = []
 
   constructor(responseId: string, tools: ToolPlan | undefined) {
@@ -111,7 +111,7 @@ export class ResponseOutput {
     this.#parser = answerParser(tools, undefined)
   }
 
-  /** Sets how the answer is written; before its first piece. */
+  /** Sets the dialect of the answer, before its first piece. */
   reads(dialect: AnswerDialect | undefined): void {
     this.#dialect = dialect
     this.#parser = answerParser(this.#tools, dialect)
@@ -133,7 +133,7 @@ export class ResponseOutput {
     return steps
   }
 
-  /** Everything so far; an item that is still open is not complete. */
+  /** All items so far; an item that is still open is incomplete. */
   get items(): readonly OutputItem[] {
     if (this.#open === undefined) return [...this.#closed]
     return [...this.#closed, present(this.#open, 'incomplete')]
@@ -209,7 +209,7 @@ export class ResponseOutput {
   }
 
   #finish(status: ItemStatus, steps: OutputStep[]): void {
-    // An answer without a word is still a message.
+    // An answer without text still has a message.
     if (this.#open === undefined && this.#closed.length === 0) this.#openMessage(steps)
     if (this.#open?.type === 'message') {
       for (const logprob of this.#logprobs) this.#open.logprobs.push(logprob)
@@ -220,7 +220,7 @@ export class ResponseOutput {
   #close(status: ItemStatus, steps: OutputStep[]): void {
     const open = this.#open
     if (open === undefined) return
-    // Handed in as a whole, the tokens of what is around a message came with it.
+    // An answer in one piece includes the tokens around each message.
     if (open.type === 'message' && this.#whole !== undefined) {
       const { text, logprobs } = this.#whole
       const at = Math.max(text.indexOf(open.text, this.#searchFrom), this.#searchFrom)
@@ -242,21 +242,21 @@ export class ResponseOutput {
 }
 
 const RESPONSE_PREFIX = 'resp_'
-/** An id of an output item: those of its response, and its place. */
+/** An id of an output item: the digits of its response's id, and its position. */
 const OUTPUT_ID = /^[a-z]+_([0-9a-f]{48})[0-9a-f]{2,}$/
 
-/** The id of the response that has an item of this id in its output. */
+/** The id of the response whose output contains the item. */
 export function responseOfItem(id: string): string | undefined {
   const digits = OUTPUT_ID.exec(id)?.[1]
   return digits === undefined ? undefined : RESPONSE_PREFIX + digits
 }
 
-/** An id of this dialect, the prefix and 48 hexadecimal digits, as a function of its source. */
+/** An id of this dialect, the prefix and 48 hexadecimal digits, derived from its source. */
 export function hexId(prefix: string, source: string): string {
   return prefix + createHash('sha256').update(source).digest('hex').slice(0, 48)
 }
 
-/** The tokens that begin within a range of bytes; all of them where there is nothing besides. */
+/** The tokens that begin within a range of bytes; all of them if there is nothing else. */
 function tokensBetween(
   logprobs: readonly TokenLogprob[],
   start: number,

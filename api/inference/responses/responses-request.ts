@@ -37,8 +37,8 @@ import type { OpenSummary } from './summaries.ts'
 import { offeredTools } from './tool-namespaces.ts'
 
 /**
- * Reads a request for a response; `earlier` are the items of the conversation that it continues.
- * Throws what the schema cannot say.
+ * Reads a request for a response; `earlier` holds the items of the conversation that it continues.
+ * Throws for faults that the schema cannot express.
  */
 export function responsesRequest(
   body: ResponsesBody,
@@ -48,7 +48,7 @@ export function responsesRequest(
     openSummary,
   }: {
     readonly earlier?: Items
-    /** The input with the items that it refers to. */
+    /** The input with stored items in place of references. */
     readonly asked?: InputField
     readonly openSummary: OpenSummary
   },
@@ -104,7 +104,7 @@ export function itemsOf(input: InputField): Items {
   return [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: input }] }]
 }
 
-/** Refuses what needs stored responses, where there are none, as in a batch. */
+/** Refuses fields that need stored responses where there are none, as in a batch. */
 export function checkUnstored(body: ResponsesBody): void {
   const fields = ['background', 'previous_response_id', 'conversation'] as const
   for (const param of fields) {
@@ -158,7 +158,7 @@ function definitionFrom(tool: CalledTool, path: string, budget: SchemaBudget): T
 
 type ChatToolChoice = Exclude<Parameters<typeof planOf>[1]['tool_choice'], undefined>
 
-/** The choice as chat completions spell it. */
+/** The choice in the spelling of chat completions. */
 function asChatChoice(choice: ToolChoiceField | null): ChatToolChoice {
   if (choice === null || typeof choice === 'string') return choice
   const nested = ({ type, name }: NamedTool) =>
@@ -172,7 +172,7 @@ function logprobsOf({ include, top_logprobs: count }: ResponsesBody): number | n
   return include?.includes(LOGPROBS) === true ? (count ?? 0) : null
 }
 
-/** Fields about tools that run nowhere here, and about log-probabilities of no answer. */
+/** Fields about tools that are not run here, and about log-probabilities that are not returned. */
 function ignoredOf(body: ResponsesBody): string[] {
   const included = (body.include ?? []).flatMap((value, index) =>
     INCLUDED_OF_TOOLS.includes(value) ? [`include[${index}]`] : [],

@@ -17,7 +17,7 @@ export function responsePresenter(
   output: ResponseOutput,
   options: {
     readonly now: () => number
-    /** Stores the finished response; returns the response as it then is. */
+    /** Stores the finished response; returns the response that the client receives. */
     readonly save: (response: object) => Promise<object>
   },
 ): StreamPresenter {
@@ -42,7 +42,7 @@ export function responsePresenter(
       const response = await save(presentResponse(head, state))
       return events.write(`response.${status}`, { response })
     },
-    // Those who read all events see the state of the response, all others are thrown the error.
+    // Clients that read all events learn the state of the response; others rely on the error.
     failing(error: ServiceError) {
       const state = { status: 'failed', output: output.items, error } as const
       const body = presentErrorBody(error)
@@ -55,7 +55,7 @@ export function responsePresenter(
   }
 }
 
-/** Numbers events and writes them as they go over the wire. */
+/** Numbers events and formats them for the wire. */
 class EventWriter {
   readonly #isObfuscated: boolean
   #sequenceNumber = 0

@@ -22,7 +22,7 @@ import { RESPONSES_ANSWER } from './responses-schemas.ts'
 import { responsePresenter } from './responses-stream.ts'
 import { summaryOpener } from './summaries.ts'
 
-/** `POST /responses`: a chat in the newest dialect, stored for later requests if wanted. */
+/** `POST /responses`: a chat in the newest dialect, stored for later requests if requested. */
 export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses', {
     config: { scope: 'responses' },
@@ -55,7 +55,7 @@ async function respond(http: Http, services: InferenceServices): Promise<unknown
   }
 }
 
-/** Stores the request as a background job, and answers the response that it will be. */
+/** Stores the request as a background job, and answers with the queued response. */
 async function runInBackground(
   http: Http,
   services: InferenceServices,
@@ -73,7 +73,7 @@ async function runInBackground(
     { ...validated, head: durableHead({ id, startedAtMs: createdAtMs }) },
     thread,
   )
-  // Faults of the request are answered now.
+  // Faults of the request are reported at once.
   const { earlier, asked } = thread
   const openSummary = summaryOpener(services.cipher, head.organizationId)
   requireVision(head.catalogueModel, responsesRequest(body, { earlier, asked, openSummary }).images)
@@ -102,7 +102,7 @@ async function runInBackground(
       createdAtMs,
       contentType: 'application/json',
       model: head.model,
-      // Its events are recorded in any case, for clients that come back.
+      // Its events are always recorded, for clients that return.
       body: Buffer.from(JSON.stringify({ ...body, stream: true })),
       responseId: head.id,
       metadata: body.metadata ?? null,

@@ -75,7 +75,7 @@ export function registerStoredResponses(app: FastifyInstance, stored: ResponseSt
     const { jobId, organizationId } = found.row
     const job = jobId === null ? undefined : await jobs.find(organizationId, jobId)
     if (job === undefined) return found
-    // A job stores its answer before it ends; the one above may have been read before both.
+    // A job stores its answer before it ends, so the row above may be older than both.
     return hasEnded(job) && isQueued(found) ? { ...(await read(request)), job } : { ...found, job }
   }
   const retrieve = route('retrieveResponse', 'Fetch a stored response', RESPONSE, RETRIEVE_QUERY)
@@ -125,12 +125,12 @@ export function registerStoredResponses(app: FastifyInstance, stored: ResponseSt
   })
 }
 
-/** Whether the answer is that of a response whose job has not stored one yet. */
+/** Whether the response's job has not stored an answer yet. */
 function isQueued({ answer }: StoredAnswer): boolean {
   return answer.status === 'queued'
 }
 
-/** A stored response; that of a job has the state of the job. */
+/** A stored response; a response of a job has the state of the job. */
 function presentStored(stored: StoredAnswer & { readonly job?: JobSummary }): object {
   const { row, answer, job } = stored
   const presented = { ...answer, metadata: row.metadata ?? {} }

@@ -3,7 +3,7 @@ import { field, parseRecord } from '#shared/json.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openText, sealText } from '#shared/stored-content.ts'
 
-/** The text of a compaction item. Throws `invalidRequest` with the field for other content. */
+/** The text of a compaction item. Throws `invalidRequest` naming the field if it cannot be read. */
 export type OpenSummary = (content: string, param: string) => string
 
 /** The content of a compaction item: encrypted where the installation has a key. */
@@ -22,7 +22,7 @@ export function summaryOpener(
 ): OpenSummary {
   return (content, param) => {
     const text = readText(() => openText(content, cipher, contextOf(organizationId)))
-    // Clear text comes back as it was; it is written only where there is no key.
+    // Clear text is returned unchanged; it is written only without a key.
     const summary = cipher !== undefined && text === content ? undefined : summaryIn(text)
     if (summary !== undefined) return summary
     throw invalidValue(param, 'this server has written no such compaction for your organization.')
@@ -33,7 +33,7 @@ function readText(open: () => string): string | undefined {
   try {
     return open()
   } catch {
-    // Encrypted with another key or for another organization.
+    // The content was encrypted with another key or for another organization.
     return undefined
   }
 }

@@ -10,16 +10,16 @@ interface NamespacedTool {
   readonly name: string
 }
 
-/** A tool as it is offered to the model. */
+/** A tool as the model sees it. */
 interface OfferedTool {
-  /** With the name that the model reads and writes. */
+  /** The tool under the name that the model reads and writes. */
   readonly tool: CalledTool
   /** Its place in the request. */
   readonly path: string
   readonly origin?: NamespacedTool
 }
 
-/** All tools of a request, those of namespaces among the others. */
+/** All tools of a request, including those of namespaces. */
 export function offeredTools(tools: readonly ToolField[]): readonly OfferedTool[] {
   const offered = tools.flatMap((tool, index): OfferedTool[] => {
     const path = `tools[${index}]`
