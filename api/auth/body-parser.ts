@@ -9,8 +9,8 @@ const FORM_FIELDS_MAX = 1000
 
 /**
  * Parses bodies as JSON under any content type, because clients of this protocol set it carelessly.
- * Form data is parsed where a body is declared as form data and looks like it: curl declares every
- * body so.
+ * A body that is declared as form data is parsed as such only if it looks like it, because curl
+ * declares every body so.
  */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
@@ -25,7 +25,7 @@ export function registerBodyParsers(app: FastifyInstance): void {
   )
 }
 
-// Some clients send what they have with everything: a word with POST /logout, a list with DELETE.
+// Some clients send a body with every request: a word with POST /logout, a list with DELETE.
 function asksForBody({ routeOptions }: FastifyRequest): boolean {
   return routeOptions.schema?.body !== undefined
 }
@@ -33,13 +33,13 @@ function asksForBody({ routeOptions }: FastifyRequest): boolean {
 /** An object from JSON; null, and null in a field, count as absent. Throws `bad_json`. */
 export function parseJsonBody(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return undefined
-  // A megabyte of small objects would take far more time of the event loop than its bytes.
+  // A megabyte of small objects would take far more event-loop time than its size suggests.
   if (judgeJson(Buffer.from(text), JSON_TEXT_LIMITS) !== undefined) {
     throw badJson('it has too many values or is nested too deeply')
   }
   let value: unknown
   try {
-    // Editors and shells of Windows put a byte order mark before what they write, as white space.
+    // Editors and shells of Windows write a byte order mark first, which `trim` removes.
     value = JSON.parse(text.trim())
   } catch (error) {
     throw badJson('it is not valid JSON', error)

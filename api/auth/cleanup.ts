@@ -7,17 +7,19 @@ import type { AuthServices } from './services.ts'
 import { inTransaction, type Store } from './store.ts'
 
 const DAY_MS = 86_400_000
-/** Rows of visitors without a user stay this long, so that an answer can name an expired one. */
+/**
+ * Rows of visitors without a user are kept this long, so that an answer can name an expired one.
+ */
 const VISITORS_KEPT_MS = 600_000
-// Rows per table and turn: a clean-up never holds many locks at once.
+// Rows per table and batch: a clean-up never holds many locks at once.
 const BATCH_ROWS_MAX = 1000
-// Of one turn: busy servers leave more behind than one batch takes away.
+// Batches of one run: on busy servers more rows expire than one batch deletes.
 const BATCHES_MAX = 200
 
-/** How many rows of each table went. */
+/** The number of deleted rows of each table. */
 type CleanupResult = Readonly<Record<string, number>>
 
-/** Deletes what has expired for a day, a batch of each table. */
+/** Deletes rows that expired a day ago, one batch of each table. */
 export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   const { store, config } = services
   const { tables } = store
@@ -28,7 +30,8 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   const sweep = async (name: string, table: Swept, condition: SQL | undefined): Promise<void> => {
     result[name] = await deleteBatch(store, table, condition)
   }
-  // Tokens of sign-ups keep their credentials for the next mail, as long as the user is kept.
+  // Tokens of sign-ups hold the credentials for the next mail, so they are kept as long as the
+  // user.
   const endedTokens = and(
     lt(oneTimeTokens.expiresAt, ago(DAY_MS)),
     isNull(oneTimeTokens.passwordHash),
@@ -38,7 +41,7 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   await sweep('flowStates', flowStates, endedFlows(store, ago(DAY_MS)))
   await sweep('abandonedFlows', flowStates, abandonedFlows(store, ago(VISITORS_KEPT_MS)))
   await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
-  // Any visitor may ask for one: they are not kept for a day.
+  // Any visitor can create these rows, so they are not kept for a day.
   await sweep(
     'webauthnChallenges',
     webauthnChallenges,
@@ -68,9 +71,7 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   return result
 }
 
-/**
- * Deletes batch after batch until there is no full one any more, or the turn has taken long enough.
- */
+/** Deletes batch after batch until one is not full, or the run has taken long enough. */
 export async function cleanUpAll(services: AuthServices): Promise<CleanupResult> {
   const total: Record<string, number> = {}
   for (let turn = 0; turn < BATCHES_MAX; turn += 1) {
@@ -81,7 +82,7 @@ export async function cleanUpAll(services: AuthServices): Promise<CleanupResult>
   return total
 }
 
-/** Cleans up every now and then until the returned function is called. */
+/** Cleans up at an interval until the returned function is called. */
 export function startCleanUp(services: AuthServices): () => void {
   const { isEnabled, intervalSeconds } = services.config.cleanup
   if (!isEnabled) return () => undefined
@@ -118,7 +119,7 @@ function endedSessions(services: AuthServices, ago: (ms: number) => Date): SQL |
   return or(...conditions)
 }
 
-// Users who signed up themselves and never confirmed, signed in, or were invited.
+// Users who signed up but never confirmed or signed in, and were not invited.
 function unconfirmedUsers({ tables }: Store, latest: Date): SQL | undefined {
   const { users } = tables
   return and(
@@ -132,8 +133,8 @@ function unconfirmedUsers({ tables }: Store, latest: Date): SQL | undefined {
   )
 }
 
-// A link of a mail may be good for longer than a day, and then its code for a while: the flow that
-// it leads to stays as long.
+// A link of a mail may be valid for longer than a day, and its code for a while after that: the
+// flow of the link is kept as long.
 function endedFlows({ db, tables }: Store, latest: Date): SQL | undefined {
   const { flowStates, oneTimeTokens } = tables
   const link = db
@@ -147,7 +148,7 @@ function endedFlows({ db, tables }: Store, latest: Date): SQL | undefined {
   )
 }
 
-/** Flows to a provider that never came back; their states are valid for five minutes. */
+/** Flows to a provider that never returned; their states are valid for five minutes. */
 function abandonedFlows({ tables: { flowStates } }: Store, latest: Date): SQL | undefined {
   return and(
     lt(flowStates.createdAt, latest),
@@ -156,7 +157,7 @@ function abandonedFlows({ tables: { flowStates } }: Store, latest: Date): SQL | 
   )
 }
 
-/** Users go with what is theirs in other rooms, all or nothing. */
+/** Deletes users together with their data on other surfaces, in one transaction. */
 async function deleteUsers(services: AuthServices, condition: SQL | undefined): Promise<number> {
   const { users } = services.store.tables
   return inTransaction(services.store, async (store) => {
@@ -179,7 +180,7 @@ async function deleteBatch(
   table: Swept,
   condition: SQL | undefined,
 ): Promise<number> {
-  // Locked rows are left for the next run.
+  // The next run deletes rows that are locked now.
   const batch = store.db
     .select({ id: table.id })
     .from(table)

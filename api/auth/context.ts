@@ -8,9 +8,9 @@ export type Caller =
   | {
       readonly kind: 'user'
       readonly user: UserRow
-      /** As they were when the request was authenticated. */
+      /** Identities and factors at the time of authentication. */
       readonly parts: Parts
-      /** Absent for access tokens that were made outside of a session. */
+      /** Absent for access tokens that were issued without a session. */
       readonly session: SessionRow | undefined
       readonly claims: AccessTokenClaims
     }
@@ -22,11 +22,11 @@ export interface AuthRequest {
   /** The network of the client, whose failed credential checks are counted together. */
   readonly network: string
   readonly userAgent: string
-  /** Absent for what no request of this surface caused. */
+  /** Absent for events that no request of this surface caused. */
   readonly requestId?: string
-  /** A permitted redirect target; the site when the client named none. */
+  /** A permitted redirect target; the site when the client names none. */
   readonly redirectTo: string
-  /** The audience that the client asks for, else the configured one. */
+  /** The audience that the client asks for, or the configured one. */
   readonly audience: string
   /** The base of links in mails. */
   readonly externalUrl: string
@@ -66,7 +66,7 @@ export function json(body: unknown, headers?: Readonly<Record<string, string>>):
   return { kind: 'json', status: 200, body, ...(headers && { headers }) }
 }
 
-/** Sends the browser elsewhere. */
+/** Redirects the browser. */
 export function redirect(url: string, status: 302 | 303 = 303, cookie?: string): Answer {
   return { kind: 'redirect', status, url, cookie }
 }

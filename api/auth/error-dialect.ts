@@ -13,8 +13,8 @@ interface AuthErrorAnswer {
 const TEXTUAL_CODES_SINCE = '2024-01-01'
 
 /**
- * Renders a failure. Clients that send `X-Supabase-Api-Version` of 2024 or later read
- * `{code, message}` and need the version echoed; all others read `{code: status, error_code, msg}`.
+ * Renders a failure. Clients that send `X-Supabase-Api-Version` of 2024 or later read `{code,
+ * message}` and need the version echoed; all others read `{code: status, error_code, msg}`.
  */
 export function presentAuthError(
   error: ServiceError,

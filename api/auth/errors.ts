@@ -1,6 +1,6 @@
 import { type ErrorKind, type FailureDetails, ServiceError } from '#shared/errors.ts'
 
-/** Every `error_code` of the user server with its kind and its usual message. */
+/** Every `error_code` of the user server with its kind and default message. */
 const AUTH_ERRORS = {
   anonymous_provider_disabled: ['unprocessable', 'Anonymous sign-ins are disabled'],
   bad_code_verifier: [
@@ -113,9 +113,9 @@ const AUTH_ERRORS = {
 export type AuthErrorCode = keyof typeof AUTH_ERRORS
 
 interface Details extends Pick<FailureDetails, 'param' | 'cause' | 'retryAfterSeconds'> {
-  /** Replaces the usual message. */
+  /** Replaces the default message. */
   readonly message?: string
-  /** Replaces the usual kind, and so the status. */
+  /** Replaces the default kind and thus the status. */
   readonly kind?: ErrorKind
 }
 
@@ -126,7 +126,7 @@ export function authFailure(code: AuthErrorCode, details: Details = {}): Service
   return new ServiceError(ownKind ?? kind, ownMessage ?? message, { code, ...rest })
 }
 
-/** A request that makes no sense: 400 `validation_failed`. */
+/** An invalid request: 400 `validation_failed`. */
 export function invalid(message: string, param?: string): ServiceError {
   return authFailure('validation_failed', { message, ...(param !== undefined && { param }) })
 }
@@ -145,7 +145,7 @@ export class WeakPasswordError extends ServiceError {
   }
 }
 
-/** The refusal of a hook, with the status that the hook has chosen. */
+/** The refusal of a hook, with the status that the hook chose. */
 export class HookError extends ServiceError {
   readonly #status: number
 

@@ -24,14 +24,14 @@ function bearerOf(request: FastifyRequest): string | undefined {
   return BEARER.exec(request.headers.authorization ?? '')?.[1]
 }
 
-/** The claims of a bearer that happens to be there, on routes that ask for none. */
+/** The claims of a bearer token, if there is one, on routes that require none. */
 export async function findClaims(
   services: AuthServices,
   request: FastifyRequest,
 ): Promise<AccessTokenClaims | undefined> {
   const accessToken = bearerOf(request)
   if (accessToken === undefined) return undefined
-  // Public routes are often called with the key of the project or with a token that has run out.
+  // Public routes are often called with a project key or an expired token.
   return services.accessTokens.verify(accessToken).catch(() => undefined)
 }
 
@@ -104,7 +104,7 @@ async function admitUser(
   const sessionId = hasSession && UUID.test(namedSession) ? namedSession : undefined
   const found = await findAuthenticatedUser(services.store, { userId: sub, sessionId })
   if (found === undefined) throw authFailure('user_not_found')
-  // Access tokens outlive a ban; what they changed would outlive it too.
+  // Access tokens outlive a ban, and changes made with them would outlive it too.
   if (isBanned(found.user, services.store.now())) throw authFailure('user_banned')
   if (hasSession && found.session === undefined) throw authFailure('session_not_found')
   return { kind: 'user', ...found, claims }
@@ -142,14 +142,14 @@ export function describeRequest(
   }
 }
 
-/** A header that is there once. */
+/** A header that occurs exactly once. */
 export function headerOf(request: FastifyRequest, name: string): string | undefined {
   const value = request.headers[name]
   return typeof value === 'string' ? value : undefined
 }
 
 // A client-supplied host is used in links only when the operator listed it: otherwise a forged
-// header would send a user's link to the attacker.
+// header could send a user's link to an attacker.
 function externalUrlOf(
   request: FastifyRequest,
   config: { readonly externalUrl: string; readonly externalHosts: readonly string[] },

@@ -13,7 +13,7 @@ interface Path {
 
 let table: readonly Path[] | undefined
 
-/** The methods of a path of the table, where it has some and lacks this one. */
+/** The methods of a path of the table; undefined if the path is unknown or has this method. */
 export function methodsInsteadOf(method: string, path: string): readonly string[] | undefined {
   if (!METHODS.includes(method)) return undefined
   table ??= pathsOfTable()
@@ -22,7 +22,7 @@ export function methodsInsteadOf(method: string, path: string): readonly string[
 }
 
 /**
- * URLs that a parameter of another path would match, with the methods of that other path alone:
+ * URLs that a parameter of another path would match, with the methods of only that other path:
  * DELETE of `/user/identities/authorize` removes no identity, nor does `/user/identities/`, where
  * the parameter is empty.
  */

@@ -41,7 +41,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
         if (headerOf(request, VERSION_HEADER) !== undefined) return refuse(request, reply, UNKNOWN)
         return reply.code(404).type('text/plain').send('404 page not found\n')
       })
-      // Before a body is read.
+      // Runs before a body is read.
       app.addHook('onRequest', (request, reply, next) => {
         if (!request.is404 || refuseOtherMethod(request, reply, prefix) === undefined) next()
       })
@@ -49,7 +49,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
     for (const row of ROUTES) {
       const options = optionsOf(services, row)
       app.route(options)
-      // Some clients put a slash behind what they call.
+      // Some clients append a slash to paths.
       app.route({ ...options, url: `${row.path}/`, schema: { ...options.schema, hide: true } })
     }
     for (const { url, methods } of lookalikes()) {
@@ -60,14 +60,14 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
   }
 }
 
-// Clients that name a version read every refusal as JSON, also where they ask for what newer
-// servers have and this one has not; all others get what they know.
+// Clients that send a version parse every refusal as JSON, also for features that only newer
+// servers have; other clients receive the older form.
 const VERSION_HEADER = 'x-supabase-api-version'
-/** Says that a path is not there. */
+/** The path does not exist. */
 const UNKNOWN = failure.notFound('This path is not served')
 const NOT_ALLOWED = failure.methodNotAllowed('This path is not served by this method')
 
-/** Answers with a failure, in the version of the form that the client names. */
+/** Answers with a failure, in the error format of the client's version. */
 export function refuse(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -79,8 +79,8 @@ export function refuse(
 }
 
 /**
- * Refuses a method that a path of the table does not have. Such requests match no route: routes for
- * all of them would double the router.
+ * Refuses a method that a path of the table does not have. Such requests match no route, because
+ * routes for all of them would double the router.
  */
 function refuseOtherMethod(
   request: FastifyRequest,
@@ -116,7 +116,7 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
     method: row.method,
     url: row.path,
     schema,
-    // A HEAD would run the flow: mail scanners must not use up the links that they look at.
+    // A HEAD request would run the flow, and mail scanners must not use up links.
     exposeHeadRoute: false,
     // Callers without a valid credential are refused before an invalid body; see `run`.
     attachValidation: row.guard !== 'public',
@@ -158,7 +158,7 @@ async function takeLimit(
   if (row.limit === undefined) return
   const { header } = services.config.rateLimits
   const client = header === '' ? '' : clientOf(headerOf(request, header) ?? '')
-  // The address of a proxy that is not trusted, or of this machine, names no client.
+  // The address of an untrusted proxy, or of this machine, identifies no client.
   if (client === '' && !(row.createsUsers && isPublicAddress(request.ip))) return
   const limit = row.limit(request.body)
   const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
@@ -166,7 +166,7 @@ async function takeLimit(
   await services.limits.takeRequest(limit, `network ${bucket}`, networkOf(request), NETWORK_SHARE)
 }
 
-/** Many people may share the address of a network, which has as much as this many clients. */
+/** Many people may share the address of a network, so it has the limits of this many clients. */
 const NETWORK_SHARE = 10
 
 async function checkCaptcha(services: AuthServices, request: FastifyRequest): Promise<void> {
@@ -185,7 +185,7 @@ async function checkCaptcha(services: AuthServices, request: FastifyRequest): Pr
 }
 
 function send(reply: FastifyReply, answer: Answer): FastifyReply {
-  // Every answer here is about one person.
+  // Every answer here concerns one person.
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
   switch (answer.kind) {
     case 'json':
@@ -201,7 +201,7 @@ function send(reply: FastifyReply, answer: Answer): FastifyReply {
   }
 }
 
-// Headers have no letters but those of ASCII; browsers read the escapes as what was written.
+// Headers are limited to ASCII; browsers decode the escapes.
 function asciiOf(url: string): string {
   return url.toWellFormed().replace(/[^\u0021-\u007e]+/g, encodeURIComponent)
 }
@@ -222,8 +222,8 @@ function sendError(
   return refuse(request, reply, error)
 }
 
-// Errors of the query builder quote the values of the query, and those of the database some of
-// them: addresses and hashes that have no place in a log.
+// Errors of the query builder contain the values of the query, and those of the database some of
+// them: addresses and hashes must not be logged.
 function loggable(cause: unknown): object {
   if (!(cause instanceof Error)) return { message: 'something that is no error was thrown' }
   const inner = 'query' in cause && cause.cause instanceof Error ? cause.cause : cause
@@ -236,8 +236,8 @@ function loggable(cause: unknown): object {
 
 const CAUSES_MAX = 5
 
-// The causes below a failure, such as the answer of a mail server: codes only, because messages
-// repeat email addresses.
+// The causes of a failure, such as the answer of a mail server: only codes, because messages repeat
+// email addresses.
 function reasonOf(failed: Error): object | undefined {
   let deepest = failed
   for (let depth = 0; depth < CAUSES_MAX && deepest.cause instanceof Error; depth++) {
@@ -268,18 +268,18 @@ function validatorOf(validate: Validate, httpPart: string | undefined): Validato
 // Path prefixes of newer servers, which their clients may request.
 const NEWER = ['oauth', 'saml']
 
-/** The first segments of paths at the root under which only clients of the user server ask. */
+/** The first segments of paths at the root that only clients of the user server request. */
 const SEGMENTS: ReadonlySet<string> = new Set([
   ...ROUTES.map(({ path }) => path.split('/')[1] as string),
   ...NEWER,
 ])
 
-/** 404 in the form that clients of the user server read. */
+/** 404 in the error format of the user server. */
 function answerUnknownPath(request: FastifyRequest, reply: FastifyReply): FastifyReply {
   return refuse(request, reply, UNKNOWN)
 }
 
-/** How the application answers what no route at the root answers. */
+/** How the application answers unknown paths at the root. */
 export const UNKNOWN_PATHS = {
   segments: SEGMENTS,
   refuseMethod: refuseOtherMethod,

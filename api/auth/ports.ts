@@ -10,13 +10,13 @@ export interface Mail {
   readonly kind: MailKind
   readonly to: string
   readonly variables: MailVariables
-  /** Needed by a send-email hook only; absent in rows of older releases. */
+  /** Needed only by a send-email hook; absent in rows of older releases. */
   readonly forHook?: {
     /** `type` in the link. */
     readonly linkType: string
     /** The base of the link. */
     readonly externalUrl: string
-    /** The token for the current address, of a change that both addresses confirm. */
+    /** The token for the current address, for a change that both addresses confirm. */
     readonly currentToken?: { readonly code: string; readonly linkToken: string }
   }
 }
@@ -46,11 +46,11 @@ export interface Sms {
 /** Sends text messages. */
 export interface SmsSender {
   send(sms: Sms): Promise<{ messageId: string }>
-  /** Present where the gateway makes the codes itself and is asked whether one is right. */
+  /** Present if the gateway creates the codes itself and must be asked whether one is right. */
   isRightCode?(phone: string, code: string): Promise<boolean>
-  /** Throws when the settings name no usable gateway for the channel. */
+  /** Throws when the settings configure no gateway for the channel. */
   requireGateway(channel: Sms['channel']): void
-  /** The code that was agreed on for a test number. */
+  /** The fixed code of a test number. */
   testOtp(phone: string): string | undefined
 }
 
@@ -76,7 +76,7 @@ export interface ExternalProfile {
 /** An external identity provider. */
 export interface Provider {
   readonly id: string
-  /** The visitor comes back by a form that another site posts. */
+  /** The visitor returns through a form that another site posts. */
   readonly isFormPost?: boolean
   authorizationUrl(request: {
     readonly state: string
@@ -102,7 +102,7 @@ export interface Provider {
 
 /** Every provider there is. */
 export interface Providers {
-  /** Throws when there is none of this name or it is not enabled. */
+  /** Throws when there is no such provider or it is disabled. */
   get(id: string): Provider
   enabledIds(): readonly string[]
   /** The issuer of this provider's id tokens, enabled or not; undefined when it has none. */

@@ -13,7 +13,7 @@ export interface RateLimitRedis {
   ): Promise<unknown>
 }
 
-/** Limits per client, each with a bucket of its own per route. */
+/** Limits per client; each route has its own bucket. */
 const REQUEST_LIMITS = [
   'tokenRefresh',
   'verify',
@@ -32,15 +32,15 @@ type SendChannel = 'email' | 'sms'
 /** Counts in Redis, so that all API processes together keep every limit. */
 export interface RateLimits {
   /**
-   * Throws 429 when the client of this address has used the bucket up. A bucket for several clients
-   * is as many times as large.
+   * Throws 429 when the client of this address has emptied the bucket. A bucket for several clients
+   * is larger by their number.
    */
   takeRequest(limit: RequestLimit, bucket: string, address: string, clients?: number): Promise<void>
-  /** Throws 429 when the hour's messages are used up; otherwise counts one. */
+  /** Throws 429 when the hourly limit of messages is reached; otherwise counts one. */
   takeSend(channel: SendChannel): Promise<void>
-  /** Like `takeSend`, counting nothing. */
+  /** Like `takeSend`, but does not count. */
   checkSend(channel: SendChannel): Promise<void>
-  /** Throws 429 when the same was asked for this contact, or user, within the gap. */
+  /** Throws 429 when the same was requested for this contact, or user, within the gap. */
   takeContact(
     purpose: string,
     contact: string,
@@ -111,10 +111,11 @@ const SEND_FAILURES = {
   sms: 'over_sms_send_rate_limit',
 } as const
 
-/*
+/**
  * Takes one from a bucket that refills evenly: never more than burst at once nor more than the rate
- * over time, for all callers together. KEYS[1] bucket; ARGV[1] now (ms), [2] refill per ms, [3]
- * burst. Answers 0, or the milliseconds until the next one.
+ * over time, for all callers together.
+ * KEYS[1] bucket; ARGV[1] now (ms), [2] refill per ms, [3] burst.
+ * Returns 0, or the milliseconds until the next one.
  */
 const TAKE_FROM_BUCKET = `
 local now, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -130,10 +131,10 @@ if rate > 0 then redis.call('PEXPIRE', KEYS[1], math.ceil(burst / rate) + 1000)
 else redis.call('PEXPIRE', KEYS[1], 3600000) end
 return wait`
 
-/*
- * Purpose: count in fixed windows that begin with their first use. Guarantee: at most ARGV[3] per
- * window. KEYS[1] window; ARGV[1] now (ms), [2] length (ms), [3] limit, [4] cost (0 only looks).
- * Answers 0, or the milliseconds until the window ends.
+/**
+ * Counts in fixed windows that begin with their first use: at most ARGV[3] per window.
+ * KEYS[1] window; ARGV[1] now (ms), [2] length (ms), [3] limit, [4] cost (0 only reads).
+ * Returns 0, or the milliseconds until the window ends.
  */
 const TAKE_FROM_WINDOW = `
 local now, length, limit, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -29,18 +29,18 @@ interface RouteRow<G extends Guard, B, Q, P> {
   /** Dotted name of the operation, for logs and metrics. */
   readonly operation: string
   readonly guard: G
-  /** Which calls of a public row need a signed-in user all the same. */
+  /** Which requests to a public row need a signed-in user nevertheless. */
   readonly needsUser?: (body: Value<B>, query: Value<Q>) => boolean
-  /** Bucket that the client's address draws from. */
+  /** The bucket that counts requests of the client's address. */
   readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)
-  /** Whether the row may create users: its limit holds without a configured header, too. */
+  /** Whether the row may create users: its limit then applies even without a configured header. */
   readonly createsUsers?: boolean
-  /** Whether a CAPTCHA is asked for, where it is switched on. */
+  /** Whether a CAPTCHA is required, if CAPTCHAs are enabled. */
   readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
   readonly body?: B
   /** True for rows that the API description leaves out. */
   readonly isHidden?: boolean
-  /** The body may be missing altogether. */
+  /** Whether the body may be missing. */
   readonly isBodyOptional?: boolean
   readonly query?: Q
   readonly params?: P

@@ -37,7 +37,7 @@ import { health, jwks, settings } from './settings.ts'
 import { SWITCHED_OFF } from './switched-off.ts'
 
 const ProviderField = Type.String({ maxLength: 65_536 })
-// Providers add what they like; those that all of them know are named for the description.
+// Providers add other fields; those that all of them send are named for the description.
 const ProviderFields = mapOf(ProviderField, {
   properties: {
     state: ProviderField,

@@ -23,7 +23,7 @@ const captcha = {
   captcha_token: text('answer to the CAPTCHA', 16_384),
   gotrue_meta_security: Type.Optional(
     Type.Object({
-      // The Python and Dart clients write null for an answer that they were not given.
+      // The Python and Dart clients send null for an absent token.
       captcha_token: Type.Optional(
         Type.Union([Type.String({ maxLength: 16_384 }), Type.Null()], {
           description: 'answer to the CAPTCHA',
@@ -120,7 +120,7 @@ export const UserUpdateBody = Type.Object({
   ...pkce,
 })
 
-/** Body that makes or changes a user. */
+/** Body that creates or changes a user. */
 export const AdminUserBody = Type.Object({
   id: text('UUID of a new user'),
   aud: text('audience'),
@@ -222,7 +222,7 @@ export const SsoBody = Type.Object({
   ...captcha,
 })
 
-/** Query of the ways to a provider. */
+/** Query of the routes that redirect to a provider. */
 export const AuthorizeQuery = Type.Object(
   {
     provider: text('one of the provider identifiers'),
@@ -252,7 +252,7 @@ export const GrantQuery = Type.Object({
   grant_type: text('password, refresh_token, pkce or id_token'),
 })
 
-/** Query of everything that sends a mail. */
+/** Query of the routes that send a mail. */
 export const RedirectQuery = Type.Object({
   redirect_to: text('where links in mails lead in the end'),
 })

@@ -30,7 +30,7 @@ export function codeHmac(key: string, scope: readonly string[], code: string): B
     .digest()
 }
 
-/** Compares in a time that does not depend on the place of the difference. */
+/** Compares in constant time. */
 export function isSameBytes(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }

@@ -39,11 +39,11 @@ interface AuthDependencies {
   readonly version: string
   /** Called after every security event, besides the audit log. */
   readonly onSecurityEvent?: (event: SecurityEvent) => void
-  /** Called for every message that was deleted without delivery. */
+  /** Called for every message that is deleted without delivery. */
   readonly onMessageDropped?: (reason: DropReason) => void
   /**
-   * Called within the transaction that deletes users, or gives the account of an unproven user to
-   * the owner of its address, with a lock on them.
+   * Called within the transaction that deletes users, or that transfers the account of an unproven
+   * user to the owner of its address, while the users are locked.
    */
   readonly onUsersEnded?: (tx: Db, userIds: readonly string[]) => Promise<void>
 }
@@ -70,7 +70,7 @@ export interface AuthServices {
   onUsersEnded(tx: Db, userIds: readonly string[]): Promise<void>
 }
 
-/** Builds the collaborators; imports the signing keys, and fails when one cannot be used. */
+/** Builds the collaborators and imports the signing keys. Fails when a key cannot be used. */
 export async function createAuthServices(dependencies: AuthDependencies): Promise<AuthServices> {
   const { db, tables, redis, redisKeyPrefix, config, clock, log } = dependencies
   const { mailer, sms, captcha, providers, version } = dependencies
@@ -89,7 +89,7 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
     version,
     store,
     addresses: createAddressValidator(config.mailer.validation),
-    // A send-SMS hook needs no gateway, and sends the codes of this server.
+    // A send-SMS hook needs no gateway, and sends codes of this server.
     sms: hooks.isEnabled('sendSms')
       ? { testOtp: sms.testOtp, requireGateway: () => undefined }
       : sms,
@@ -127,8 +127,8 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
 }
 
 /**
- * Runs a request's work in one transaction: a request that fails leaves nothing behind, and its
- * messages are delivered after the commit.
+ * Runs the work of a request in one transaction: a request that fails leaves nothing behind, and
+ * its messages are delivered after the commit.
  */
 export function inOneTransaction<T>(
   services: AuthServices,

@@ -26,12 +26,12 @@ export async function settings(services: AuthServices): Promise<Answer> {
   })
 }
 
-/** The public keys by which anybody can check access tokens; the shared secret has none. */
+/** The public keys with which anyone can check access tokens; the shared secret has none. */
 export async function jwks(services: AuthServices): Promise<Answer> {
   return json({ keys: services.accessTokens.jwks() }, { 'cache-control': 'public, max-age=600' })
 }
 
-/** The name of this server. Clients look for the name of the server that they were written for. */
+/** The name of this server. Clients check for the name of the server that they were written for. */
 export async function health(services: AuthServices): Promise<Answer> {
   return json({
     version: services.version,

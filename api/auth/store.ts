@@ -4,12 +4,12 @@ import type { AuthTables } from '#shared/db/schema/auth.ts'
 
 import { authFailure } from './errors.ts'
 
-/** The tables of the user server over a database or an open transaction, and the time. */
+/** The tables of the user server in a database or an open transaction, and the clock. */
 export interface Store {
   readonly db: Db
   readonly tables: AuthTables
   now(): Date
-  /** Runs a function after the commit; at once outside of a transaction. */
+  /** Runs a function after the commit, or at once outside a transaction. */
   afterCommit(run: () => void): void
 }
 
@@ -46,7 +46,7 @@ interface PostgresError {
 }
 
 const UNIQUE_VIOLATION = '23505'
-// Names of indexes, behind the prefix of the tables, and what it means that they refuse a row.
+// Index names without the table prefix, and the error when they refuse a row.
 const TAKEN = [
   ['users_email', 'email_exists'],
   ['users_phone', 'phone_exists'],
@@ -63,7 +63,7 @@ function translateConflict(error: unknown): unknown {
   if (code === UNIQUE_VIOLATION && taken !== undefined) {
     return authFailure(taken[1], { cause: error })
   }
-  // The query builder wraps what the driver says.
+  // The query builder wraps errors of the driver.
   if (cause !== undefined && cause !== error && isPostgresError(cause)) {
     const translated = translateConflict(cause)
     return translated === cause ? error : translated

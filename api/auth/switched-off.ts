@@ -6,7 +6,7 @@ import type { Guard } from './guards.ts'
 import { type Route, route } from './route.ts'
 
 /**
- * Features that this server does not have, as a server refuses them where they are switched off.
+ * Features that this server does not have, with the answers of a server where they are disabled.
  */
 const REFUSALS = {
   saml: () => authFailure('saml_provider_disabled'),

@@ -21,7 +21,10 @@ import { parseBan, parseContacts, parsePassword, verifiedClaims } from './user.t
 
 type Body = Parsed<typeof AdminUserBody>
 
-/** Makes a user without sending anything; `user_id` of the path wins over `id` of the body. */
+/**
+ * Creates a user without sending a message. The `user_id` of the path takes precedence over the
+ * `id` of the body.
+ */
 export async function adminCreateUser(
   services: AuthServices,
   request: AdminRequest,

@@ -51,7 +51,7 @@ export async function adminUpdateFactor(
   return json(presentFactor(updated))
 }
 
-/** Takes a second factor away from a user. */
+/** Deletes a second factor of a user. */
 export async function adminDeleteFactor(
   services: AuthServices,
   request: AdminRequest,

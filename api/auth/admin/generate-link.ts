@@ -53,7 +53,7 @@ interface Wanted {
   readonly body: Body
 }
 
-/** Makes the link of a mail without sending it: the caller delivers it by other means. */
+/** Creates the link of a mail without sending it: the caller delivers it by other means. */
 export async function generateLink(
   services: AuthServices,
   request: AdminRequest,
@@ -154,7 +154,7 @@ async function checkFree(services: AuthServices, email: string): Promise<void> {
   if (owner !== undefined) throw authFailure('email_exists')
 }
 
-// The links of an earlier change must not confirm this one.
+// Links of an earlier change must not confirm this one.
 async function propose(
   store: Store,
   userId: string,

@@ -14,7 +14,7 @@ import { presentUser } from '#api/auth/users/present-user.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
-/** Makes a user and sends an invitation; also when signing up is switched off. */
+/** Creates a user and sends an invitation, even while sign-up is disabled. */
 export async function invite(
   services: AuthServices,
   request: AdminRequest,
@@ -47,7 +47,7 @@ export async function invite(
   return json(presentUser(await loadParts(services.store, user)))
 }
 
-/** The invited user whose link this is, while the invitation holds. */
+/** The invited user of this link, while the invitation is valid. */
 export async function findInvitedUser(
   store: Store,
   linkSha256: Buffer,

@@ -11,7 +11,7 @@ const SIZE_DEFAULT = 50
 const SIZE_MAX = 1000
 const NUMBER_MAX = 1_000_000
 
-/** The page of a query; empty values mean the defaults. */
+/** The page that a query asks for; empty values mean the defaults. */
 export function parsePage(query: {
   readonly page?: string | undefined
   readonly per_page?: string | undefined
@@ -35,7 +35,7 @@ export function pageHeaders(
   const kept = Object.entries(others).filter((entry): entry is [string, string] => !!entry[1])
   const more = kept.length === 0 ? '' : `&${new URLSearchParams(kept)}`
   const last = Math.max(1, Math.ceil(total / page.size))
-  // Clients look for `page` as the first parameter.
+  // Clients expect `page` as the first parameter.
   const link = (number: number, rel: string): string =>
     `<${path}?page=${number}&per_page=${page.size}${more}>; rel="${rel}"`
   const links = [...(page.number < last ? [link(page.number + 1, 'next')] : []), link(last, 'last')]
@@ -58,6 +58,6 @@ function parseCount(
       name,
     )
   }
-  // Zero is what some clients send for the first page.
+  // Some clients send zero for the first page.
   return Math.max(1, count)
 }

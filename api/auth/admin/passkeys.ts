@@ -18,7 +18,7 @@ export async function adminListPasskeys(
   return json((await listPasskeys(services.store, user.id)).map(presentPasskey))
 }
 
-/** Takes a passkey away from a user. */
+/** Deletes a passkey of a user. */
 export async function adminDeletePasskey(
   services: AuthServices,
   request: AdminRequest,

@@ -9,7 +9,7 @@ import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { findUserByContact, findUserById } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
-/** An invitation to something beyond the user server, whose redirect target says which. */
+/** An invitation to something outside the user server, which its redirect target identifies. */
 export interface Invitation {
   readonly email: string
   /** The inviting user; undefined for a key of the operator. */

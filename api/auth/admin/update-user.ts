@@ -25,7 +25,7 @@ import { getUser, parseBan, parseContacts, parsePassword, verifiedClaims } from 
 type Body = Parsed<typeof AdminUserBody>
 type Contacts = ReturnType<typeof parseContacts>
 
-/** Changes a user at once: administrators' changes need no confirmation. */
+/** Changes a user at once, because changes by administrators need no confirmation. */
 export async function adminUpdateUser(
   services: AuthServices,
   request: AdminRequest,
@@ -63,8 +63,8 @@ export async function adminUpdateUser(
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
     }
-    // Links sent to the old address must not sign in any more, and neither may a confirmation that
-    // an administrator has replaced.
+    // Links sent to the old address must no longer sign in, and a confirmation that an
+    // administrator has replaced must not take effect.
     const isConfirmedNow = body.email_confirm === true || body.phone_confirm === true
     if (passwordHash !== undefined || isConfirmedNow || isMoved(locked, contacts)) {
       await clearOneTimeTokens(store, locked.id)

@@ -11,7 +11,7 @@ import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 
-/** The user of the path, soft-deleted ones included. Throws 404 `user_not_found`. */
+/** The user in the path, including soft-deleted ones. Throws 404 `user_not_found`. */
 export async function getUser(services: AuthServices, userId: string): Promise<UserRow> {
   const user = await findAnyUserById(services.store, parseUuid(userId, 'user_id'))
   if (user === undefined) {
@@ -20,7 +20,7 @@ export async function getUser(services: AuthServices, userId: string): Promise<U
   return user
 }
 
-/** Address and number of a body, in their canonical form. */
+/** The email address and phone number of a body, in canonical form. */
 export function parseContacts(body: Body): { email?: string; phone?: string } {
   return {
     ...(body.email && { email: parseEmail(body.email) }),
@@ -41,7 +41,7 @@ interface Contacts {
   readonly phone?: string | null
 }
 
-/** The hash to store: of a password, or one that an imported user brings along. */
+/** The hash to store: that of a password, or the given hash of an imported user. */
 export async function parsePassword(
   services: AuthServices,
   body: Body,
@@ -71,7 +71,7 @@ const PASSWORD_BYTES_MAX = 72
 const BAN_MS_MAX = 1000 * 365 * 86_400_000
 const GO_DURATION = /^0$|^(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)/
 
-/** Until when a `ban_duration` lasts: undefined when none was sent, null for `none`. */
+/** The end of a ban by its `ban_duration`: undefined when none was sent, null for `none`. */
 export function parseBan(text: string | undefined, now: Date): Date | null | undefined {
   if (text === undefined || text === '') return undefined
   if (text === 'none') return null

@@ -46,7 +46,7 @@ export async function adminGetUser(
   return json(presentUser(await loadParts(services.store, user)))
 }
 
-/** Deletes a user, or everything personal about one. */
+/** Deletes a user, or only their personal data. */
 export async function adminDeleteUser(
   services: AuthServices,
   request: AdminRequest,

@@ -51,7 +51,7 @@ export interface SecurityEvent {
   readonly actorId: string
   readonly traits: Readonly<Record<string, unknown>>
   readonly ip: string
-  /** Of the request that caused it. */
+  /** The id of the request that caused it. */
   readonly requestId?: string | undefined
   readonly at: Date
 }

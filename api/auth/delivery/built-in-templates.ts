@@ -1,6 +1,6 @@
 import type { MailKind } from '#shared/config/auth-mail.ts'
 
-/** The bodies of mails without a template of their own. */
+/** The bodies of mails without a configured template. */
 export const BUILT_IN_TEMPLATES: Readonly<Record<MailKind, string>> = {
   invite: withLink({
     heading: 'You have been invited',

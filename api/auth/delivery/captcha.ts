@@ -12,15 +12,14 @@ const VERIFY_URLS = {
 type Settings = Pick<CaptchaConfig, 'provider' | 'secret' | 'timeoutSeconds' | 'url'>
 
 /**
- * Asks the CAPTCHA provider; refuses clients that it does not confirm, also when it does not
- * answer.
+ * Asks the CAPTCHA provider. Refuses clients that it does not confirm, even if it does not answer.
  */
 export function createCaptchaVerifier(
   config: Settings,
   fetch: GuardedFetch = createGuardedFetch({
     timeoutMs: config.timeoutSeconds * 1000,
     bodyBytesMax: 65_536,
-    // The address is the operator's own setting.
+    // The operator sets this URL.
     allowsPrivateAddresses: true,
   }),
 ): CaptchaVerifier {

@@ -10,7 +10,7 @@ import { createCaptchaVerifier } from './captcha.ts'
 import { createMailer, type SmtpMailer } from './mailer.ts'
 import { createSmsSender } from './sms.ts'
 
-/** Everything through which the user server talks to the world outside. */
+/** The clients of external services: mail, SMS, CAPTCHA and identity providers. */
 export interface Delivery {
   readonly mailer: SmtpMailer
   readonly sms: SmsSender
@@ -20,12 +20,12 @@ export interface Delivery {
   close(): void
 }
 
-/** Builds mail, SMS, CAPTCHA and identity providers from the settings; nothing is called yet. */
+/** Builds mail, SMS, CAPTCHA and identity providers from the settings, without network calls. */
 export function createDelivery(options: {
   readonly config: AuthConfig
   readonly clock: Clock
   readonly log: Logger
-  /** Shared by the API processes; kept in this one if absent. */
+  /** Shared by the API processes; held in this process if absent. */
   readonly requestSecrets?: RequestSecrets
 }): Delivery {
   const { config, clock, log, requestSecrets } = options
@@ -38,7 +38,8 @@ export function createDelivery(options: {
     clock,
     log,
   })
-  // The operator's own instance of a provider, or a gateway's stand-in, may be in the own network.
+  // The operator's own instance of a provider, or a replacement of a gateway, may be in a private
+  // network.
   const hasOwnInstance = Object.values(external.providers).some(
     ({ isEnabled, url }) => isEnabled && url !== '',
   )

@@ -10,7 +10,7 @@ import { htmlToText } from './plain-text.ts'
 import { renderTemplate, TemplateError } from './render-template.ts'
 import { createTemplates } from './templates.ts'
 
-/** A mailer that holds connections to the mail server. */
+/** A mailer that keeps connections to the mail server open. */
 export interface SmtpMailer extends Mailer {
   close(): void
 }
@@ -32,16 +32,16 @@ interface SmtpMailerOptions {
 }
 
 const CONNECTIONS_MAX = 4
-const WAITING_MAX = 500 // Mails that wait for a connection; a dead server must not fill the memory.
+const WAITING_MAX = 500 // Mails that wait for a connection; bounded, so that a dead server does not fill the memory.
 const SMTP_TIMEOUT_MS = 5_000
-// A request that waits for its mail has ten seconds, and may have fetched a template before.
+// A request that waits for its mail has ten seconds, and may have fetched a template first.
 const DELIVERY_TIMEOUT_MS = 6_000
 const TEMPLATE_TIMEOUT_MS = 3_000
 const TEMPLATE_BYTES_MAX = 262_144 // 256 KiB: mail programs cut longer mails anyway
 const SUBJECT_CHARS_MAX = 200
 const SMTPS_PORT = 465
 
-// The words of `$messageType` in further headers.
+// The values of `$messageType` in further headers.
 const MESSAGE_TYPES: Readonly<Record<MailKind, string>> = {
   invite: 'invite',
   confirmation: 'confirm',
@@ -106,7 +106,7 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
 }
 
 async function openTransport(smtp: SmtpConfig) {
-  // Loaded with the first mail: a process that sends none keeps its memory.
+  // Loaded with the first mail, because a process that sends none saves the memory.
   const { createTransport } = await import('nodemailer')
   return createTransport({
     host: smtp.host,
@@ -169,7 +169,7 @@ function renderSubject(
 ): string {
   try {
     const whole = oneLine(renderTemplate(subject, values, (text) => text))
-    // By characters, so that none is cut in half.
+    // Cut by characters, so that none is split.
     return [...whole].slice(0, SUBJECT_CHARS_MAX).join('')
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error
@@ -187,7 +187,7 @@ function headersOf(smtp: SmtpConfig, kind: MailKind) {
   )
 }
 
-// Line breaks would begin another header.
+// Line breaks would start another header.
 function oneLine(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it removes them.
   return text.replace(/[\u0000-\u001f\u007f\u2028\u2029]+/g, ' ').trim()

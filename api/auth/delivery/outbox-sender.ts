@@ -27,12 +27,12 @@ export type DropReason = (typeof DROP_REASONS)[number]
 export interface MessageOutbox {
   /** Writes a message within the transaction of the store; returns its id. */
   write(store: Store, entry: Parameters<typeof writeMessage>[2]): Promise<string>
-  /** Also delivers what other processes left, and retries, until `close`. */
+  /** Delivers and retries the messages of all processes until `close`. */
   start(): void
   /** Resolves when no delivery of this process is in flight. */
   idle(): Promise<void>
   state(): Promise<OutboxState>
-  /** Stops; waits for the deliveries in flight. */
+  /** Stops, and waits for the deliveries in flight. */
   close(): Promise<void>
 }
 
@@ -41,25 +41,25 @@ interface OutboxOptions {
   readonly mailer: Mailer
   readonly sms: Pick<SmsSender, 'send'>
   readonly hooks: AuthHooks
-  /** Encrypts waiting messages; a change of it voids all typed codes anyway. */
+  /** Encrypts waiting messages. Changing it also voids all typed codes. */
   readonly secret: string
   readonly clock: Clock
   readonly log: Logger
   readonly onDrop?: ((reason: DropReason) => void) | undefined
 }
 
-// The mailer holds as many connections.
+// Equals the connections of the mailer.
 const IN_FLIGHT_MAX = 4
-// Longer than a template, a mail and the gateway's answer may take.
+// Longer than a template, a mail and the gateway's answer may take together.
 const LEASE_MS = 60_000
 const POLL_MS = 1000
 const FIRST_RETRY_MS = 2000
 const RETRY_MS_MAX = 600_000
 const ATTEMPTS_MAX = 20
-// Metrics are collected in less than their scraper waits, also without the database.
+// Metrics must be complete before the scraper times out, even without the database.
 const STATE_TIMEOUT_MS = 2000
 
-/** The outbox of one API process; several deliver from the same table. */
+/** The outbox of one API process; several processes deliver from the same table. */
 export function createOutbox(options: OutboxOptions): MessageOutbox {
   const { store, log } = options
   const cipher = new ContentCipher([options.secret])
@@ -131,7 +131,7 @@ function decrypted(cipher: ContentCipher, row: OutboxMessageRow): OutboxMessage 
   try {
     return readMessage(cipher, row)
   } catch {
-    // Written under another signing secret, which voids the message's code too.
+    // The message was written under another signing secret, which also voids its code.
     return undefined
   }
 }
@@ -176,22 +176,22 @@ async function drop(
   await deleteMessage(store, id)
 }
 
-// A mail server that answers with 5yz asks not to be sent the same again (RFC 5321, 4.2.1). Refused
-// credentials (530 to 538) are the operator's to repair.
+// After a 5yz reply a mail server must not receive the same message again (RFC 5321, 4.2.1). The
+// operator has to repair refused credentials (530 to 538).
 function isRejected(error: unknown): boolean {
-  // A hook's own refusal; with 429 it asks for a later attempt.
+  // The hook refused; 429 asks for a later attempt.
   if (error instanceof HookError) return error.status < 500 && error.status !== 429
   const { responseCode: code } = deepestOf(error)
   return typeof code === 'number' && code >= 550 && code < 560
 }
 
-// Failures of a connection, whose messages name the server and no recipient.
+// Connection failures, whose messages name the server but no recipient.
 const CONNECTION_CODES: readonly unknown[] = ['ESOCKET', 'ECONNECTION', 'ETIMEDOUT', 'ETLS', 'EDNS']
 const REASON_LENGTH_MAX = 200
 
 /**
- * The codes of a failure, such as a mail server's, and the reason where there is no connection. The
- * messages of servers may repeat email addresses.
+ * The codes of a failure, such as those of a mail server, and the reason if the connection failed.
+ * Messages of servers are omitted, because they may repeat email addresses.
  */
 function codesOf(error: unknown): string {
   const { name, code, responseCode, message } = deepestOf(error)

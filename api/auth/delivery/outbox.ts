@@ -8,15 +8,15 @@ import { increased } from '#shared/db/expressions.ts'
 import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
-/** A message that waits for delivery; `none` has no recipient and is deleted unsent. */
+/** A message that waits for delivery. `none` has no recipient and is deleted unsent. */
 export type OutboxMessage =
   | { readonly channel: 'email'; readonly mail: Mail }
   | { readonly channel: 'sms'; readonly sms: Sms }
-  /** A new user, who is announced to a hook. */
+  /** A new user, announced to a hook. */
   | { readonly channel: 'newUser'; readonly ip: string }
   | { readonly channel: 'none' }
 
-/** How many messages wait, and how many of them failed at least once. */
+/** How many messages wait, and how many of them have failed at least once. */
 export interface OutboxState {
   readonly waiting: number
   readonly failing: number
@@ -62,14 +62,14 @@ export function readMessage(cipher: ContentCipher, row: OutboxMessageRow): Outbo
   return JSON.parse(cipher.decrypt(row.content, contextOf(row.id)).toString())
 }
 
-// A content that is copied to another row cannot be decrypted.
+// Content that is copied to another row cannot be decrypted.
 function contextOf(id: string): string {
   return `outbox message ${id}`
 }
 
 /**
- * Leases messages that are due. No other process reads them during the lease, and a process that
- * is killed loses them at its end.
+ * Leases messages that are due. No other process reads them during the lease; when a process is
+ * killed, its leases expire.
  */
 export async function leaseMessages(
   { db, tables, now }: Store,
@@ -100,7 +100,7 @@ export async function deleteMessage({ db, tables }: Store, id: string): Promise<
   await db.delete(outboxMessages).where(eq(outboxMessages.id, id))
 }
 
-/** Notes a failed attempt, and when the next one follows. */
+/** Records a failed attempt and the time of the next one. */
 export async function postponeMessage(
   { db, tables }: Store,
   failed: { readonly id: string; readonly lastError: string; readonly nextAttemptAt: Date },

@@ -1,12 +1,12 @@
-// Elements whose content is not for readers.
+// Elements whose content is not shown to readers.
 const HIDDEN = new Set(['style', 'script', 'head', 'title'])
 const BLOCKS = new Set(
   'p div h1 h2 h3 h4 h5 h6 li tr table ul ol blockquote'.split(' ').map((name) => `/${name}`),
 )
 
 /**
- * The plain-text part of a mail: its HTML without tags, with the addresses of links spelled out.
- * Reads every character once, however the tags are broken.
+ * The plain-text part of a mail: its HTML without tags, with the URLs of links written out. Reads
+ * every character once, even if tags are malformed.
  */
 export function htmlToText(html: string): string {
   return withoutTags(html)
@@ -43,9 +43,9 @@ function withoutTags(html: string): string {
 
 /** The position after a tag, or after the content that it hides. */
 function createEndFinder(html: string) {
-  // Letters of other alphabets may change their number in lower case; the positions must not.
+  // Only ASCII: other letters may change their length in lower case, which would shift positions.
   const lower = html.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
-  // Searched once: a tag without an end has none further on either.
+  // Each tag is searched once: if it has no end here, it has none later either.
   const unended = new Set<string>()
   const after = (closing: string, from: number): number => {
     const found = unended.has(closing) ? -1 : lower.indexOf(closing, from)

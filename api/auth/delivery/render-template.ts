@@ -1,6 +1,6 @@
 import { field } from '#shared/json.ts'
 
-/** A template that says something this renderer does not know. */
+/** A template with syntax that this renderer does not support. */
 export class TemplateError extends Error {
   constructor(message: string) {
     super(message)
@@ -13,7 +13,7 @@ type Values = Readonly<Record<string, unknown>>
 /** An open `if`. */
 interface Block {
   isShown: boolean
-  /** Whether one of its branches was shown already. */
+  /** Whether one of its branches has been rendered. */
   isDecided: boolean
   hasElse: boolean
 }
@@ -25,9 +25,9 @@ const WORDS = /"(?:[^"\\]|\\.)*"|\S+/g
 const DEPTH_MAX = 20
 
 /**
- * Fills a template in the notation of Go: values, comments, and `if`, `else if`, `else`, `end` on
- * values, `not`, `eq` and `ne`. Throws `TemplateError` for anything else, so that no half-rendered
- * mail leaves.
+ * Fills a template in Go's notation: values, comments, and `if`, `else if`, `else`, `end` on
+ * values, `not`, `eq` and `ne`. Throws `TemplateError` for anything else, so that no partly
+ * rendered mail is sent.
  */
 export function renderTemplate(
   template: string,
@@ -60,12 +60,12 @@ export function renderTemplate(
   return out.join('')
 }
 
-/** Makes a text safe inside HTML, attributes included. */
+/** Escapes a text for HTML, including attributes. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"'`]/g, (character) => `&#${character.charCodeAt(0)};`)
 }
 
-/** Whether the action was one that shows nothing itself. */
+/** Whether the action controls the rendering and has no output itself. */
 function control(open: Block[], action: string, values: Values): boolean {
   const [, word, condition = ''] = /^(if|else if|else|end)(?:\s+(.+))?$/s.exec(action) ?? []
   if (word === 'if') {
@@ -99,7 +99,7 @@ function holds(values: Values, condition: string): boolean {
   throw new TemplateError(`unknown condition: ${condition.slice(0, 60)}`)
 }
 
-/** A text, number or truth value as it is written, or the value at a path. */
+/** A literal text, number or boolean, or the value at a path. */
 function operand(values: Values, word: string): unknown {
   if (!/^("|-?\d|true$|false$)/.test(word)) return valueAt(values, word)
   try {

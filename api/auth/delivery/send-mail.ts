@@ -19,7 +19,7 @@ import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 const MAILS = {
   confirmation: mail('confirmation', 'confirmation', 'signup', 'confirmationSentAt'),
   invite: mail('invite', 'confirmation', 'invite', 'confirmationSentAt'),
-  // For users with an account: the link signs them in.
+  // Sent to users with an account: the link signs them in.
   invitation: mail('invite', 'recovery', 'magiclink', 'recoverySentAt'),
   recovery: mail('recovery', 'recovery', 'recovery', 'recoverySentAt'),
   magicLink: mail('magicLink', 'recovery', 'magiclink', 'recoverySentAt'),
@@ -58,21 +58,21 @@ function mail(
   return { kind, tokenKind, linkType, column }
 }
 
-/** A mail to a user that carries a one-time token. */
+/** A mail to a user with a one-time token. */
 export interface TokenMail {
   readonly user: UserRow
   readonly name: MailName
   readonly to: string
   readonly pkce?: PkceChallenge | undefined
-  /** False for mails that an administrator asks for. */
+  /** False for mails that an administrator requests. */
   readonly isPaced?: boolean
   /** Template variables besides the user's metadata. */
   readonly data?: Readonly<Record<string, unknown>>
-  /** The address that the user changes to. */
+  /** The new address of a change. */
   readonly changeTo?: string | undefined
   /** Credentials that an unconfirmed user receives with the token. */
   readonly credentials?: PendingCredentials | 'kept' | undefined
-  /** The token for the current address, where a hook gets both in one call. */
+  /** The token for the current address, if a hook receives both in one call. */
   readonly currentToken?: MintedToken
 }
 
@@ -92,7 +92,7 @@ export function sendTokenMail(
   })
 }
 
-/** Notes that a mail is sent now, with what it is about. Throws unless it may be. */
+/** Records that a mail is being sent and why. Throws if it may not be sent. */
 export async function claimMail(
   services: AuthServices,
   token: TokenMail,
@@ -121,7 +121,8 @@ export function requireAuthorized(services: AuthServices, address: string): void
 }
 
 /**
- * Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail.
+ * Creates the token of a permitted mail, which counts towards the hourly limit, and writes the
+ * mail.
  */
 async function mintAndSend(
   services: AuthServices,
@@ -157,7 +158,8 @@ async function mintAndSend(
 }
 
 /**
- * Writes the mails of a change of address; a send-email hook gets the tokens of both in one call.
+ * Writes the mails of a change of address. A send-email hook receives the tokens of both in one
+ * call.
  */
 export async function mintAndSendChange(
   services: AuthServices,
@@ -174,7 +176,7 @@ export async function mintAndSendChange(
 }
 
 /**
- * Commits a row without a recipient within the hour's limit, so that the answer for an unknown
+ * Commits a row without a recipient within the hourly limit, so that the answer for an unknown
  * address waits for the same write as the answer for a known one.
  */
 export async function sendNothing(services: AuthServices, contact: Contact): Promise<void> {
@@ -189,7 +191,7 @@ export async function sendNothing(services: AuthServices, contact: Contact): Pro
 
 const NOTHING_TTL_MS = 60_000
 
-/** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
+/** Creates the one-time token of a mail, and the PKCE flow that the link continues. */
 export async function mintForMail(
   services: AuthServices,
   token: Pick<TokenMail, 'user' | 'name' | 'to' | 'pkce' | 'changeTo' | 'credentials'>,
@@ -225,7 +227,7 @@ export function linkOf(
 ): string {
   const { kind, linkType } = MAILS[link.name]
   const url = new URL(services.config.mailer.urlPaths[kind], request.externalUrl)
-  // Clients search for the plain URL; only characters with a meaning in queries are encoded.
+  // Clients search for the plain URL, so only characters with a meaning in queries are encoded.
   const redirectTo = /[&=#%+]/.test(request.redirectTo)
     ? encodeURIComponent(request.redirectTo)
     : request.redirectTo
@@ -233,7 +235,7 @@ export function linkOf(
   return `${url.href}${separator}token=${link.linkToken}&type=${link.type ?? linkType}&redirect_to=${redirectTo}`
 }
 
-/** Throws when no message can be sent to the contact within the hour's limit of the server. */
+/** Throws if the hourly limit permits no message to the contact. */
 export async function checkSendLimit(services: AuthServices, contact: Contact): Promise<void> {
   const { mailer, sms } = services.config
   if (contact.kind === 'email') {
@@ -253,7 +255,7 @@ export function requireEmailEnabled(
   throw authFailure('email_provider_disabled', { message: 'Email logins are disabled', kind })
 }
 
-/** Throws unless the channel of a body is one that gateways have. */
+/** Throws unless a gateway can serve the channel of a body. */
 export function requireChannel(
   services: AuthServices,
   channel: string | undefined,

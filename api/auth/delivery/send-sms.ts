@@ -21,7 +21,7 @@ const COLUMNS: Readonly<Record<SmsKind, SentColumn>> = {
   reauthentication: 'reauthenticationSentAt',
 }
 
-/** A text message to a user that carries a code. */
+/** A text message to a user with a code. */
 interface TokenSms {
   readonly user: UserRow
   readonly kind: SmsKind
@@ -32,8 +32,8 @@ interface TokenSms {
 }
 
 /**
- * Writes a code to the outbox, with changes that are stored together with it, or not at all.
- * Answers the message's id.
+ * Writes a code to the outbox, together with the given changes in one transaction. Returns the
+ * message's id.
  */
 export function sendTokenSms(
   services: AuthServices,
@@ -84,10 +84,10 @@ async function claimSms(
 
 const TEST_MESSAGE_ID = 'test-otp'
 
-// Twilio Verify's codes are valid for so long; a setting of theirs may shorten it.
+// How long codes of Twilio Verify are valid by default; its own settings may shorten it.
 const GATEWAY_CODE_TTL_SECONDS = 600
 
-/** Asks the gateway about a code that it has made; undefined where codes are this server's. */
+/** Asks the gateway about a code that it created; undefined if this server creates the codes. */
 export function gatewayCheck(
   { sms }: Pick<AuthServices, 'sms'>,
   contact: Contact,
@@ -130,7 +130,7 @@ function write(services: AuthServices, token: TokenSms, minted: MintedToken): Pr
   })
 }
 
-/** Puts the code into the text of a message. */
+/** Inserts the code into the text of a message. */
 export function renderCode(template: string, code: string): string {
   return template.replace(/\{\{\s*\.Code\s*\}\}/g, code)
 }

@@ -1,7 +1,7 @@
 import type { SmsConfig, SmsGatewayId } from '#shared/config/auth-sms.ts'
 import { field, textAt } from '#shared/json.ts'
 
-/** A message on its way to a gateway; the number has no `+`. */
+/** A message for a gateway; the number has no `+`. */
 interface Sms {
   readonly to: string
   readonly message: string
@@ -12,14 +12,14 @@ interface Sms {
 type Result = { readonly messageId: string } | { readonly problem: string }
 
 interface SmsGateway {
-  /** Settings without which it cannot work. */
+  /** Settings that the gateway needs but that are missing. */
   missing(config: SmsConfig): readonly string[]
   request(
     config: SmsConfig,
     sms: Sms,
   ): { url: string; headers?: Record<string, string>; form: Record<string, string> }
   read(body: unknown, status: number): Result
-  /** Of a gateway that makes the codes itself: asks it whether one is right. */
+  /** For a gateway that creates the codes itself: asks it whether a code is right. */
   readonly check?: {
     request(
       config: SmsConfig,
@@ -29,7 +29,7 @@ interface SmsGateway {
   }
 }
 
-/** The gateways, as their public interfaces want to be called. */
+/** The gateways, each with the calls of its API. */
 export const SMS_GATEWAYS: Readonly<Record<SmsGatewayId, SmsGateway>> = {
   twilio: {
     missing: ({ twilio }) =>
@@ -139,7 +139,7 @@ function twilioForm(twilio: SmsConfig['twilio'], sms: Sms): Record<string, strin
   if (sms.channel === 'sms') {
     return { To: to, Channel: 'sms', From: sender, Body: sms.message }
   }
-  // The id of a messaging service is a sender by itself; a number needs the channel.
+  // The id of a messaging service is a sender by itself; a number needs the channel prefix.
   const isNumber = /^\+?\d+$/.test(sender)
   const content =
     twilio.contentSid === ''

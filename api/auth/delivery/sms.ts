@@ -58,7 +58,7 @@ export function createSmsSender(options: {
   }
 }
 
-/** Whether a gateway delivers by WhatsApp too. */
+/** Whether a gateway can also deliver by WhatsApp. */
 export function hasWhatsapp(gateway: SmsConfig['gateway']): boolean {
   return gateway === 'twilio' || gateway === 'twilio_verify'
 }
@@ -67,7 +67,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // A page in place of JSON says nothing; the status does.
+    // An HTML page instead of JSON has no useful text; the status is enough.
     return undefined
   }
 }

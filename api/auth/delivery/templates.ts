@@ -5,13 +5,13 @@ import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
 import { BUILT_IN_TEMPLATES } from './built-in-templates.ts'
 
-/** Where the HTML of mails comes from. */
+/** The source of the HTML of mails. */
 export interface Templates {
-  /** The template of the settings, or the built-in one when it cannot be had. */
+  /** The configured template, or the built-in one when it cannot be fetched. */
   get(kind: MailKind): Promise<string>
 }
 
-/** Fetches templates by URL and keeps them for a while, failures included. */
+/** Fetches templates by URL and caches them for a while, including failures. */
 export function createTemplates(options: {
   readonly config: Pick<MailerConfig, 'templates' | 'templateCacheSeconds'>
   readonly siteUrl: string

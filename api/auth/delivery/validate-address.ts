@@ -7,13 +7,13 @@ import type { MailerConfig } from '#shared/config/auth-mail.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 import { createHostResolver } from '#shared/net/resolve-host.ts'
 
-/** Decides whether mail to an address can arrive. */
+/** Decides whether an address can receive mail. */
 export interface AddressValidator {
-  /** Throws `email_address_invalid` for an email address that cannot get mail. */
+  /** Throws `email_address_invalid` for an email address that cannot receive mail. */
   requireDeliverable(contact: Contact): Promise<void>
 }
 
-/** The part of a DNS resolver that is needed. */
+/** The methods of a DNS resolver that are used. */
 export interface MailResolver {
   resolveMx(host: string): Promise<readonly { readonly exchange: string }[]>
   lookup(host: string): Promise<unknown>
@@ -23,8 +23,9 @@ const TIMEOUT_MS = 3000
 const ANSWER_BYTES_MAX = 4096
 
 /**
- * Checks addresses by the settings: by known mistakes and DNS, and by a service. What cannot be
- * checked counts as deliverable, so that an outage of DNS or of the service locks no user out.
+ * Checks addresses according to the settings: for known mistakes, by DNS, and by a service. An
+ * address that cannot be checked counts as deliverable, so that an outage of DNS or of the service
+ * locks out no user.
  */
 export function createAddressValidator(
   config: MailerConfig['validation'],
@@ -63,13 +64,13 @@ const INVALID_ADDRESSES = [
   'someone@gmail.com',
   'test@email.com',
 ]
-// The names that RFC 2606 reserves, and hosts that are typed by mistake or used as a placeholder.
+// The names that RFC 2606 reserves, and hosts that are typed by mistake or as a placeholder.
 const RESERVED_LABELS = ['test', 'example', 'invalid', 'local', 'localhost']
 const INVALID_HOSTS = [
   ...['test.com', 'example.com', 'example.net', 'example.org'],
   ...['gamil.com', 'anonymous.com', 'email.com'],
 ]
-// Shorter names are not given out there.
+// Gmail has no shorter names.
 const GMAIL_NAME_CHARACTERS_MIN = 6
 
 function isKnownMistake(email: string): boolean {
@@ -110,7 +111,7 @@ function isUnknownHost(error: unknown): boolean {
   return code === 'ENOTFOUND' || code === 'ENODATA'
 }
 
-/** A host name as it is compared: lower-case, without the dot of the root. */
+/** A host name in comparable form: lower-case, without the trailing dot. */
 function plainHost(host: string): string {
   return host.toLowerCase().replace(/\.$/, '')
 }

@@ -24,7 +24,7 @@ import { requireLinking } from './link-to-user.ts'
 
 type Query = Parsed<typeof AuthorizeQuery>
 
-/** Sends the browser to an external provider. */
+/** Redirects the browser to an external provider. */
 export async function authorize(
   services: AuthServices,
   request: AuthRequest,
@@ -33,7 +33,7 @@ export async function authorize(
   return begin(services, request, { query })
 }
 
-/** Sends a signed-in user to a provider, to add its identity to the account. */
+/** Redirects a signed-in user to a provider, to add its identity to the account. */
 export async function authorizeLinking(
   services: AuthServices,
   request: UserRequest,
@@ -56,13 +56,13 @@ async function begin(
   const pkce = parsePkce(query)
   const inviteLinkSha256 = await checkInvite(services, query.invite_token)
   const providerCodeVerifier = randomBytes(32).toString('base64url')
-  // Only a signed-in client may ask for the address in place of the redirect.
+  // Only a signed-in client may request the URL instead of the redirect.
   const isRedirect = linking === undefined || query.skip_http_redirect !== 'true'
-  // PKCE is bound by its verifier.
+  // The verifier binds a PKCE flow.
   const binding = pkce === undefined ? bindTo(services, request, provider) : undefined
   const { state } = await inTransaction(services.store, async (store) => {
     if (linking !== undefined) {
-      // Ending the sessions of a user ends their flows: none may begin afterwards.
+      // Ending the sessions of a user ends their flows, so no flow may begin afterwards.
       await lockUser(store, linking.user.id)
       await requireLiveSession(store, linking.session)
     }
@@ -111,7 +111,7 @@ async function checkInvite(
   return sha256(inviteToken)
 }
 
-// Our own parameters are removed; all others are passed to the provider.
+// Our own parameters are removed; all others are passed on to the provider.
 const OURS = new Set([
   'provider',
   'scopes',

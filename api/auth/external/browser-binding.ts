@@ -4,28 +4,28 @@ import { randomSecret } from '#api/auth/secrets.ts'
 
 /** The browser behind a request. */
 export interface Browser {
-  /** Its secret, when it has been given one. */
+  /** Its secret, if it has one. */
   readonly secret: string | undefined
-  /** True when a person's browser opens an address; programs do not say so. */
+  /** True when a person's browser opens a URL; programs do not send this header. */
   readonly isNavigation: boolean
-  /** Host and port that it asked. */
+  /** The host and port of the request. */
   readonly host: string
 }
 
-/** The secret that stays in the browser, and the cookie that keeps it there. */
+/** The secret of a browser, and the cookie that holds it. */
 export interface Binding {
   readonly secret: string
   readonly cookie: string
 }
 
-/** The cookie of browsers that are on their way to a provider. */
+/** The cookie of browsers during a sign-in at a provider. */
 const BINDING_COOKIE = 'millrace_oauth'
 
 const COOKIE_SECONDS = 600
 const SECRET = /^[\w-]{20,64}$/
 const SEPARATOR = '.'
 
-/** Reads the secret of a browser out of a Cookie header. */
+/** Reads the secret of a browser from a Cookie header. */
 export function findBindingSecret(header: string | undefined): string | undefined {
   const prefix = `${BINDING_COOKIE}=`
   const found = header?.split(';').find((part) => part.trim().startsWith(prefix))
@@ -35,8 +35,8 @@ export function findBindingSecret(header: string | undefined): string | undefine
 
 /**
  * Binds an external sign-in to the browser that starts it, so that opening the callback of another
- * person's sign-in starts no session. Undefined where a cookie would not return: when the provider
- * redirects to another host, or posts a form over plain HTTP.
+ * person's sign-in starts no session. Undefined if a cookie would not be returned: when the
+ * provider redirects to another host, or posts a form over plain HTTP.
  */
 export function bindBrowser(
   browser: Browser,
@@ -46,7 +46,7 @@ export function bindBrowser(
   const { protocol, host } = new URL(callback.redirectUri)
   const isSecure = protocol === 'https:'
   if (host !== browser.host || (callback.isFormPost && !isSecure)) return undefined
-  // One secret for all tabs: the second sign-in must not void the first.
+  // All tabs share one secret, so that a second sign-in does not void the first.
   const secret = browser.secret ?? randomSecret()
   const attributes = [
     `${BINDING_COOKIE}=${secret}`,
@@ -59,7 +59,7 @@ export function bindBrowser(
   return { secret, cookie: attributes.join('; ') }
 }
 
-/** A state that only the browser with this secret may bring back. */
+/** A state that only the browser with this secret may return. */
 export function bindState(state: string, secret: string | undefined): string {
   return secret === undefined ? state : `${state}${SEPARATOR}${digestOf(secret)}`
 }

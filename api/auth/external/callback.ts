@@ -17,7 +17,7 @@ import { redirectWithError } from './redirect-with-error.ts'
 
 const STATE_TTL_SECONDS = 300
 
-/** Where a provider sends the browser back to. Always ends in a redirect to the application. */
+/** The route that providers redirect back to. Always ends in a redirect to the application. */
 export async function callback(
   services: AuthServices,
   request: AuthRequest,
@@ -52,7 +52,7 @@ async function findFlow(
   const flow = await redeemState(services.store, state, STATE_TTL_SECONDS)
   if (flow === undefined) throw authFailure('bad_oauth_state')
   const isImplicitLinking = flow.linkingUserId !== null && flow.codeChallenge === null
-  // The address may have been opened by another person, whose identity must not be linked.
+  // Another person may have opened the URL; their identity must not be linked.
   if (isImplicitLinking && !isBoundTo(state, request.browser)) {
     const message =
       'Linking an identity must end in the browser that began it, or use the PKCE flow (code_challenge)'
@@ -67,7 +67,7 @@ async function askProvider(
   fields: Readonly<Record<string, string>>,
 ): Promise<ExternalProfile> {
   if (fields.error) throw refusalOf(fields.error, fields.error_description)
-  // OAuth 1.0a has no error codes: the refused request token comes back under this name.
+  // OAuth 1.0a has no error codes: a refused request token is returned under this name.
   if (fields.denied) throw refusalOf('access_denied', 'The user denied the request')
   const code = fields.code || fields.oauth_verifier || ''
   if (code === '') {
@@ -90,7 +90,8 @@ async function askProvider(
   }
 }
 
-// The provider's own words, in the application's address bar; bounded, since they are not ours.
+// The provider's words are shown in the application's URL. They are cut, because they are foreign
+// text.
 function refusalOf(word: string, description: string | undefined): ServiceError {
   const isDenied = word === 'access_denied'
   return new ServiceError(

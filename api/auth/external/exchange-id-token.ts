@@ -70,7 +70,7 @@ function requireProvider(services: AuthServices, id: string): { verify: Verify }
 
 type Verify = NonNullable<Provider['verifyIdToken']>
 
-// An issuer is matched against fixed addresses, never contacted because a client names it.
+// An issuer is compared with fixed URLs, and never contacted because a client names it.
 const WELL_KNOWN_ISSUERS: Readonly<Record<string, string>> = {
   'https://appleid.apple.com': 'apple',
   'https://accounts.google.com': 'google',

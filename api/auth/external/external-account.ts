@@ -29,7 +29,7 @@ export interface Visitor {
   readonly profile: ExternalProfile
   /** The address that an invitation was sent to, which the visitor must own. */
   readonly invitedUser?: UserRow | undefined
-  /** The id of a new user whom a hook has approved. */
+  /** The id of a new user that a hook has approved. */
   readonly newUserId?: string | undefined
 }
 
@@ -39,12 +39,13 @@ type Decision = Settlement | { readonly kind: 'refused'; readonly error: Service
  * The user of a visitor:
  *
  * 1. the identity is known: its user;
- * 2. exactly one user owns a verified address of the visitor: that user, with one identity more;
- * 3. several do: the visitor is ambiguous, so it is refused;
- * 4. none does: a new user.
+ * 2. exactly one user owns a verified address of the visitor: that user, with one more identity;
+ * 3. several users do: the visitor is ambiguous and refused;
+ * 4. no user does: a new user.
  *
  * A user who never confirmed an address loses password, number, second factors and other identities
- * at the first external sign-in: an attacker who made the account in advance must not stay in it.
+ * at the first external sign-in: an attacker who created the account in advance must not keep
+ * access to it.
  */
 export async function decideAccount(
   services: AuthServices,
@@ -54,7 +55,7 @@ export async function decideAccount(
   const decision = await decide(services, request, visitor)
   if (decision.kind === 'user') return { user: decision.user }
   if (decision.kind === 'refused') throw decision.error
-  // The user is kept; the proof of the address is still missing.
+  // The user is kept, although the proof of the address is still missing.
   const { user, email, identity } = decision
   const credentials = { identityId: identity.id, userMetadata: identity.identityData }
   await sendTokenMail(services, request, { user, name: 'confirmation', to: email, credentials })
@@ -64,10 +65,9 @@ export async function decideAccount(
   })
 }
 
-// Thrown when the same visitor is faster elsewhere: all is undone, and decided anew.
+// Thrown when a concurrent request of the same visitor won: the transaction is undone and repeated.
 class LostRace extends Error {}
-// Thrown where a new user needs the approval of a hook, which is asked for outside of the
-// transaction.
+// Thrown when a new user needs the approval of a hook, which is asked outside the transaction.
 class ApprovalNeeded extends Error {
   readonly candidate: Candidate
 
@@ -134,7 +134,7 @@ async function findOrCreate(
   const known = await findIdentity(store, providerId, profile.subject)
   if (known !== undefined) {
     const identityData = claimsOf(profile)
-    // The user first, as where identities are linked and unlinked: else two wait for each other.
+    // Locks the user first, as linking and unlinking do; otherwise two transactions could deadlock.
     const user = await lockUser(store, known.userId)
     await updateIdentityData(store, known.id, identityData)
     const userMetadata = mergeMetadata(user.userMetadata, identityData)
@@ -143,7 +143,8 @@ async function findOrCreate(
     return { user: updated, identity: { ...known, identityData } }
   }
   if (visitor.invitedUser !== undefined) return acceptInvite(services, request, arrival)
-  // Where new addresses need no confirmation, an unverified one still opens no account of another.
+  // Even where new addresses need no confirmation, an unverified one must not open another user's
+  // account.
   const trusted = profile.emails.filter((entry) => entry.isVerified)
   const emails = trusted.map((entry) => entry.email.toLowerCase())
   const owners = await findOwnersOfEmails(store, emails)
@@ -203,7 +204,7 @@ async function createUser(
   // An unverified address that belongs to another user stays with that user.
   const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
   const { allowsUnverifiedSignIns } = services.config.mailer
-  // The owner of a verified address was looked for before: a concurrent request has created it.
+  // The owner of a verified address was not found before, so a concurrent request has created it.
   if (isTaken && chosen?.isVerified) throw new LostRace()
   if (isTaken && !allowsUnverifiedSignIns) {
     const message = `Unverified email with ${providerId}. Verify the email with ${providerId} in order to sign in`
@@ -239,7 +240,7 @@ async function createUser(
   return { user, identity }
 }
 
-/** Adds the visitor's identity to the user; undefined when it belongs to a user already. */
+/** Adds the visitor's identity to the user; undefined when a user already has it. */
 export async function linkIdentity(
   store: Store,
   user: UserRow,

@@ -32,11 +32,11 @@ export interface IdTokens {
 
 const DISCOVERY_TTL_MS = 3_600_000
 const KEYS_TTL_MS = 600_000
-const KEYS_REFRESH_GAP_MS = 30_000 // An unknown key id asks again, but not with every forged token.
+const KEYS_REFRESH_GAP_MS = 30_000 // An unknown key id triggers another fetch, but not for every forged token.
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA']
 const CLOCK_SKEW_SECONDS = 60
 
-/** Keeps discovery documents and key sets for a while; their number is that of the providers. */
+/** Caches discovery documents and key sets for a while; their number is that of the providers. */
 export function createIdTokens(options: {
   readonly fetch: GuardedFetch
   readonly clock: Clock
@@ -80,14 +80,14 @@ export function createIdTokens(options: {
   }
 }
 
-/** Whether `at_hash` fits the access token; true when the token has none. */
+/** Whether `at_hash` matches the access token; true when the id token has none. */
 export function isAccessTokenBound(
   claims: Readonly<Record<string, unknown>>,
   accessToken: string,
 ): boolean {
   const hash = textAt(claims, 'at_hash')
   if (hash === '') return true
-  // The hash is that of the signature's algorithm; its first half is what counts.
+  // The hash of the signature's algorithm is used, and only its first half.
   return ['sha256', 'sha384', 'sha512'].some((name) => {
     const digest = createHash(name).update(accessToken).digest()
     const expected = Buffer.from(digest.subarray(0, digest.length / 2).toString('base64url'))
@@ -96,7 +96,7 @@ export function isAccessTokenBound(
   })
 }
 
-// Google's tokens may name it without the scheme; Apple has two names.
+// Google's tokens may omit the scheme; Apple has two names.
 const ISSUERS_OF_TWO_NAMES = [
   ['https://accounts.google.com', 'accounts.google.com'],
   ['https://appleid.apple.com', 'https://account.apple.com'],
@@ -122,7 +122,7 @@ function keep<T>(
   const entry = { value: options.load(), sinceMs: now }
   kept.set(key, entry)
   entry.value.catch(() => {
-    // A failure is not kept; the caller gets it.
+    // A failure is not cached; the caller receives it.
     if (kept.get(key) === entry) kept.delete(key)
   })
   return entry.value

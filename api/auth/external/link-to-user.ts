@@ -14,14 +14,14 @@ import { linkIdentity, type Visitor } from './external-account.ts'
 
 interface Linking {
   readonly userId: string
-  /** The session that asks for it, where the request has one. */
+  /** The session of the request, if it has one. */
   readonly session?: SessionRow | undefined
-  /** The flow that ends here, where its end has not been recorded yet. */
+  /** The flow that ends here, if its end has not been recorded yet. */
   readonly flowId?: string
   readonly visitor: Visitor
 }
 
-/** Throws unless the caller may add identities to the own account. */
+/** Throws unless the caller may add identities to their account. */
 export async function requireLinking(
   { config, store }: AuthServices,
   caller: UserRequest['caller'],
@@ -39,7 +39,8 @@ export async function requireLinkable(store: Store, { userId, visitor }: Linking
 }
 
 /**
- * Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken.
+ * Adds the visitor's identity to a signed-in user. Throws `identity_already_exists` when it is
+ * taken.
  */
 export async function linkToUser(
   services: AuthServices,
@@ -60,7 +61,7 @@ export async function linkToUser(
     const linked = await linkIdentity(store, user, visitor, { keepsMetadata: true })
     if (linked === undefined) throw authFailure('identity_already_exists')
     const verified = profile.emails.find((entry) => entry.isVerified)
-    // A user without an email address gets the one of the identity and is no longer anonymous.
+    // A user without an email address receives that of the identity and is no longer anonymous.
     const becomes =
       user.email === null && verified !== undefined
         ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }

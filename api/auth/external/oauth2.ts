@@ -27,13 +27,13 @@ interface Oauth2Options {
 type Claims = Readonly<Record<string, unknown>>
 type VerifyOptions = Parameters<NonNullable<Provider['verifyIdToken']>>[1]
 
-// Below these, no query parameter of a client may replace what the server says.
+// Query parameters that clients must not replace.
 const PROTECTED = [
   ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'state', 'scope'],
   ...['code_challenge', 'code_challenge_method', 'nonce', 'request', 'request_uri'],
 ]
 
-/** A provider that follows its row. */
+/** A provider defined by its row. */
 export function createOauth2Provider(options: Oauth2Options): Provider {
   const { id, row } = options
   const rule = row.idToken
@@ -122,14 +122,14 @@ async function ownClaims(
     throw new ProviderReplyError('the id token belongs to another access token')
   }
   const nonce = textAt(claims, 'nonce')
-  // Not every provider hands the nonce back; one that does must hand back that of this sign-in.
+  // Not every provider returns the nonce; if it does, the nonce must be that of this sign-in.
   if (nonce !== '' && nonce !== nonceOf(state) && !options.config.skipsNonceCheck) {
     throw new ProviderReplyError('the id token belongs to another sign-in')
   }
   return claims
 }
 
-// The state is a secret of this sign-in, so what is made of it need not be stored.
+// The state is a secret of this sign-in, so the nonce derived from it need not be stored.
 function nonceOf(state: string): string {
   return createHash('sha256').update(`nonce:${state}`).digest('base64url')
 }
@@ -174,7 +174,7 @@ function profileOf(rule: IdTokenRule, claims: Claims, config: ProviderConfig): E
   }
 }
 
-// Client-supplied claims about a token can only narrow the accepted ones.
+// Claims that the client sends can only narrow the accepted ones.
 function requireAgreement(claims: Claims, { clientId, issuer }: VerifyOptions): void {
   if (clientId !== undefined && ![claims.aud].flat().includes(clientId)) {
     throw new OAuthError('invalid request', 'Unacceptable audience in id_token')
@@ -185,7 +185,7 @@ function requireAgreement(claims: Claims, { clientId, issuer }: VerifyOptions): 
   }
 }
 
-// The client keeps the nonce and gives the provider its hash.
+// The client keeps the nonce and sends its hash to the provider.
 function checkNonce(
   claimed: string,
   { rule, nonce }: { readonly rule: IdTokenRule; readonly nonce: string },
@@ -201,7 +201,7 @@ function checkNonce(
 }
 
 function refusalOf(error: unknown): Error {
-  // The token may be valid: fetching the issuer's keys failed.
+  // The token may be valid, but the issuer's keys could not be fetched.
   if (!(error instanceof errors.JOSEError)) {
     const message = 'Error getting the keys of the external provider'
     return failure.internal(message, { code: 'unexpected_failure', cause: error })
@@ -227,7 +227,7 @@ async function endpoint(options: Oauth2Options, kind: 'authorize' | 'token'): Pr
   return found
 }
 
-// A base URL of the settings takes the place of the public origin; the path stays.
+// A configured base URL replaces the public origin; the path stays.
 function addressOf({ row, config }: Oauth2Options, address: string): string {
   const base = (config.url || row.defaultUrl || '').replace(/\/+$/, '')
   if (row.isBelowUrl) return `${base}${address}`

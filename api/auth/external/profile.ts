@@ -5,7 +5,7 @@ import type { IdTokenRule } from './row.ts'
 
 type Email = ExternalProfile['emails'][number]
 
-/** The profile fields of a row; empty strings are left out of the metadata. */
+/** The profile fields of a row; empty strings are omitted from the metadata. */
 export interface Person {
   readonly issuer: string
   readonly subject: string
@@ -20,7 +20,7 @@ export interface Person {
   readonly custom?: Readonly<Record<string, unknown>>
 }
 
-/** Thrown when a provider answers without what every sign-in needs. */
+/** Thrown when a provider's answer lacks data that every sign-in needs. */
 export class ProviderReplyError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause })
@@ -68,14 +68,14 @@ const SUBJECT_CHARACTERS_MAX = 512
 const EMAIL_CHARACTERS_MAX = 255
 const EMAIL = /^[^\s\p{C}@<>()[\]\\,;:"]+@[^\s\p{C}@<>()[\]\\,;:"]+$/u
 
-/** A list of one address, or an empty one when the text cannot be an address. */
+/** A list with the address, or an empty list when the text cannot be an address. */
 export function oneEmail(email: string, isVerified: boolean): readonly Email[] {
   const isOne = email.length <= EMAIL_CHARACTERS_MAX && EMAIL.test(email)
   return isOne && !hasLookalikes(email) ? [{ email, isVerified, isPrimary: true }] : []
 }
 
-// Lower-casing turns the Kelvin sign into a plain k, which would give the owner of one address the
-// account of another.
+// Lower-casing turns the Kelvin sign into a plain k, which would give the owner of one address
+// access to the account of another.
 function hasLookalikes(email: string): boolean {
   return email.toLowerCase() !== email.replace(/[A-Z]/g, (letter) => letter.toLowerCase())
 }
@@ -126,7 +126,7 @@ export function profileOfClaims(
   })
 }
 
-/** The issuer of the settings, or the provider's own. */
+/** The configured issuer, or the provider's own. */
 export function ownIssuer(fallback: string): IdTokenRule['issuer'] {
   return ({ url }) => url.replace(/\/+$/, '') || fallback
 }

@@ -62,12 +62,12 @@ const PROVIDER_ROWS: Readonly<Record<Exclude<ProviderId, 'twitter'>, ProviderRow
   zoom,
 }
 
-/** Makes the providers that the settings enable. */
+/** Creates the providers that the settings enable. */
 export function createProviders(options: {
   readonly external: ExternalConfig
   readonly fetch: GuardedFetch
   readonly clock: Clock
-  /** Where OAuth 1.0a request secrets wait; in this process if absent. */
+  /** The store of OAuth 1.0a request secrets; held in this process if absent. */
   readonly secrets?: RequestSecrets
 }): Providers {
   const { external, fetch, clock } = options
@@ -108,7 +108,7 @@ function idTokenIssuer(external: ExternalConfig, id: string): string | undefined
   return row?.idToken?.issuer(external.providers[id as ProviderId])
 }
 
-// A provider that cannot be reached is an expected failure, also before the visitor is sent there.
+// An unreachable provider is an expected failure, even before the visitor is redirected.
 function withFailures(provider: Provider): Provider {
   return {
     ...provider,

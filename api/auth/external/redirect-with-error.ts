@@ -2,7 +2,7 @@ import { type Answer, redirect } from '#api/auth/context.ts'
 import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
 import { ServiceError } from '#shared/errors.ts'
 
-// The words of OAuth 2.0 for a status.
+// The OAuth 2.0 error code of a status.
 const OAUTH_ERRORS: Readonly<Record<number, string>> = {
   400: 'invalid_request',
   401: 'unauthorized_client',
@@ -11,10 +11,10 @@ const OAUTH_ERRORS: Readonly<Record<number, string>> = {
   503: 'temporarily_unavailable',
 }
 
-// To a browser that comes back from a provider these are refusals, not bad requests.
+// To a browser that returns from a provider these are refusals, not bad requests.
 const REFUSALS = ['signup_disabled', 'user_banned', 'provider_email_needs_verification']
 
-/** Sends the browser on with the failure in its address; bugs go to the error handler. */
+/** Redirects the browser with the failure in the URL; bugs go to the error handler. */
 export function redirectWithError(
   target: string,
   error: unknown,

@@ -3,7 +3,7 @@ import type { Clock } from '#shared/clock.ts'
 /** Keeps the secrets of OAuth 1.0a request tokens while visitors are at the provider. */
 export interface RequestSecrets {
   put(key: string, secret: string): Promise<void>
-  /** The secret, once. */
+  /** Returns the secret once. */
   take(key: string): Promise<string | undefined>
 }
 
@@ -27,7 +27,7 @@ export function createRedisRequestSecrets(
   }
 }
 
-/** Secrets in this process, for a single API process; the oldest make room. */
+/** Secrets in this process, for a single API process; the oldest are dropped. */
 export function createMemoryRequestSecrets(clock: Clock): RequestSecrets {
   const kept = new Map<string, { readonly secret: string; readonly untilMs: number }>()
   return {

@@ -7,7 +7,7 @@ export interface ProviderTokens {
   readonly accessToken: string
   readonly refreshToken: string
   readonly idToken: string
-  /** The whole reply: some providers put the profile into it. */
+  /** The complete reply, because some providers include the profile in it. */
   readonly reply: unknown
 }
 
@@ -17,7 +17,7 @@ export interface ProfileSource {
   readonly tokens: ProviderTokens
   /** The fields that the provider sent to /callback. */
   readonly query: Readonly<Record<string, string>>
-  /** An address of the provider, at the base URL of the settings if there is one. */
+  /** A URL of the provider, at the configured base URL if there is one. */
   at(address: string): string
   /** GET with the access token; throws unless the answer is a JSON object or list. */
   load(address: string, headers?: OutgoingRequest['headers']): Promise<unknown>
@@ -33,28 +33,31 @@ export interface IdTokenRule {
   issuerOf?(pattern: string, claims: Readonly<Record<string, unknown>>): string
   /** Audiences accepted besides the client ids. */
   audiences?(external: ExternalConfig): readonly string[]
-  /** Its own library hands nonces back as it got them, and makes one up when it got none. */
+  /** The provider's library returns nonces as received, and generates one when it receives none. */
   readonly hasPlainNonce?: true
   profile(claims: Readonly<Record<string, unknown>>, config: ProviderConfig): ExternalProfile
 }
 
-/** One provider: everything in which it differs from the others. */
+/** One provider: its differences from the others. */
 export interface ProviderRow {
-  /** Absolute URLs; undefined where discovery supplies them. A base URL replaces the origin. */
+  /** Absolute URLs; undefined if discovery supplies them. A base URL replaces the origin. */
   readonly authorize?: string
   readonly token?: string
-  /** Where discovery would lead at the provider's public host: no request is needed to know it. */
+  /**
+   * The endpoints that discovery would return at the provider's public host, so that no request is
+   * needed.
+   */
   readonly publicEndpoints?: { readonly authorize: string; readonly token: string }
-  /** Settings without a public host: addresses are paths below the base URL. */
+  /** The provider has no public host: endpoints are paths below the base URL. */
   readonly isBelowUrl?: true
-  /** The base URL when none is set, for rows whose addresses are below it. */
+  /** The base URL by default, for rows whose endpoints are below it. */
   readonly defaultUrl?: string
   readonly scopes: readonly string[]
-  /** How the client proves itself at the token endpoint. */
+  /** How the client authenticates at the token endpoint. */
   readonly clientAuth: 'basic' | 'body'
   readonly usesPkce?: true
   readonly parameters?: Readonly<Record<string, string>>
-  /** Query parameters of /authorize under which it knows ours. */
+  /** The provider's names for query parameters of /authorize. */
   readonly renames?: Readonly<Record<string, string>>
   readonly idToken?: IdTokenRule
   profile(source: ProfileSource): Promise<ExternalProfile>

@@ -5,7 +5,7 @@ import type { GuardedFetch, OutgoingReply, OutgoingRequest } from '#shared/net/g
 import { ProviderReplyError } from './profile.ts'
 import type { ProviderTokens } from './row.ts'
 
-/** Trades the code for tokens. */
+/** Exchanges the code for tokens. */
 export async function requestTokens(
   fetch: GuardedFetch,
   exchange: {
@@ -34,7 +34,7 @@ export async function requestTokens(
   return readTokens(reply)
 }
 
-/** GET that must bring JSON. */
+/** GET that must return JSON. */
 export async function getJson(fetch: GuardedFetch, request: OutgoingRequest): Promise<unknown> {
   const reply = await fetch(request)
   if (reply.status !== 200) throw new ProviderReplyError(`the provider answered ${reply.status}`)

@@ -15,7 +15,7 @@ import type { ChallengeRow, FactorRow, UserRow } from '#shared/db/schema/auth.ts
 import { claimChallenge, insertChallenge } from './factors.ts'
 import { getOwnFactor, requireNamedUser, requireVerifiable } from './own-factor.ts'
 
-/** Asks for the proof of a second factor. */
+/** Creates a challenge for a second factor. */
 export async function challengeFactor(
   services: AuthServices,
   request: UserRequest,
@@ -88,7 +88,7 @@ async function createChallenge(
     mfa.challengeTtlSeconds,
   )
   if (code !== undefined) {
-    // Counted by user: a factor that is removed and enrolled again begins without a gap.
+    // Counted per user: otherwise a factor that is removed and enrolled again would have no gap.
     await services.limits.takeContact('challenge', factor.userId, gapSeconds, 'sms')
     await services.limits.takeSend('sms')
     const message = renderCode(mfa.phone.template, code)

@@ -15,7 +15,7 @@ import { createTotp, type TotpEnrolment } from './totp.ts'
 
 type NewFactor = Pick<FactorRow, 'userId' | 'friendlyName' | 'factorType' | 'secret' | 'phone'>
 
-/** Begins a second factor: an authenticator to scan, a phone, or a credential of the browser. */
+/** Enrols a second factor: an authenticator to scan, a phone, or a credential of the browser. */
 export async function enrollFactor(
   services: AuthServices,
   request: UserRequest,
@@ -23,7 +23,8 @@ export async function enrollFactor(
 ): Promise<Answer> {
   const { user } = request.caller
   requireNamedUser(user)
-  // The number of factors is limited below; drawing a QR code blocks the event loop for each try.
+  // The number of factors is limited below, but each attempt draws a QR code, which blocks the
+  // event loop.
   await services.limits.takeRequest('mfaChallengeAndVerify', 'enroll', user.id)
   const type = parseType(services, body.factor_type)
   const friendlyName = body.friendly_name ?? ''
@@ -63,7 +64,7 @@ async function add(
   const { user, session } = request.caller
   const { mfa } = services.config
   return inTransaction(services.store, async (store) => {
-    // The lock makes the limits hold when many enrol at once.
+    // The lock enforces the limits for concurrent enrolments.
     await lockUser(store, user.id)
     await requireLiveSession(store, session)
     await deleteStaleFactors(store, user.id, mfa.factorTtlSeconds)

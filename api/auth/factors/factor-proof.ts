@@ -29,7 +29,7 @@ type Given =
 
 /** A verified proof and the values to store. */
 type Proof =
-  /** The time step is that of an authenticator's code. */
+  /** For an authenticator's code, its time step. */
   | { readonly kind: 'code'; readonly step?: number }
   | { readonly kind: 'registration'; readonly made: NewCredential }
   | { readonly kind: 'assertion'; readonly id: string; readonly use: CredentialUse }
@@ -72,13 +72,13 @@ export async function findProof(
 }
 
 /**
- * Stores a new credential, or the use of one or of a code, in the transaction that raises the
- * session. Throws when a concurrent request has used the same.
+ * Stores a new credential, or the use of a credential or code, in the transaction that raises the
+ * session. Throws when a concurrent request has used the same one.
  */
 export async function keepProof(store: Store, factor: FactorRow, proof: Proof): Promise<void> {
   if (proof.kind === 'code' && proof.step !== undefined) {
-    // The sign-in after an enrolment comes within the 30 seconds of its code, so that one is
-    // accepted once more, and no concurrent enrolment with it.
+    // The sign-in after an enrolment happens within the 30 seconds of its code, so the code is
+    // accepted once more, but no concurrent enrolment may use it.
     const used = factor.status === 'unverified' ? proof.step - 1 : proof.step
     if (!(await acceptTotpStep(store, factor.id, used))) throw wrongProof(factor)
   }
@@ -128,7 +128,7 @@ async function findCredential(
   return use && { kind: 'assertion', id: credential.id, use }
 }
 
-// A code that was watched while it was typed is worth nothing a second time (RFC 6238, 5.2).
+// A code that was observed while being typed must not be accepted a second time (RFC 6238, 5.2).
 function findStep(services: AuthServices, factor: FactorRow, code: string): Proof | undefined {
   const step = findTotpStep(factor.secret as string, code, services.clock.now())
   const isNew = step !== undefined && step > (factor.lastTotpStep ?? Number.NEGATIVE_INFINITY)

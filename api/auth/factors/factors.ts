@@ -30,7 +30,7 @@ export async function findFactor(
   return factor
 }
 
-/** True when the user has to prove a second factor for what matters. */
+/** Whether the user must prove a second factor for sensitive actions. */
 export async function hasVerifiedFactor(store: Store, userId: string): Promise<boolean> {
   const { factors } = store.tables
   const [factor] = await store.db
@@ -55,7 +55,7 @@ export async function insertFactor(
   return factor
 }
 
-/** Changes what an administrator may change of a factor. */
+/** Changes the fields of a factor that an administrator may change. */
 export async function updateFactor(
   store: Store,
   factorId: string,
@@ -141,7 +141,7 @@ export async function acceptTotpStep(
   return accepted.length > 0
 }
 
-/** Notes that a factor is asked for now, unless it was within the gap. */
+/** Records that a challenge is requested now, unless another was within the gap. */
 export async function claimChallenge(
   store: Store,
   factorId: string,
@@ -166,7 +166,7 @@ export async function claimChallenge(
   return claimed.length > 0
 }
 
-/** Adds a challenge that holds for `ttlSeconds`. */
+/** Adds a challenge that is valid for `ttlSeconds`. */
 export async function insertChallenge(
   store: Store,
   fields: Pick<ChallengeRow, 'id' | 'factorId' | 'codeHmac' | 'webauthnChallenge' | 'ip'>,
@@ -195,7 +195,7 @@ export async function findChallenge(
   return challenge
 }
 
-/** Counts a try at a challenge before it is judged; false when it has had its tries. */
+/** Counts an attempt at a challenge before it is checked; false when no attempts are left. */
 export async function countAttempt(
   store: Store,
   challengeId: string,
@@ -217,7 +217,7 @@ export async function countAttempt(
   return counted.length > 0
 }
 
-/** Consumes a challenge; false when a concurrent request was faster. */
+/** Consumes a challenge; false when a concurrent request did so first. */
 export async function consumeChallenge(store: Store, challengeId: string): Promise<boolean> {
   const { challenges } = store.tables
   const consumed = await store.db

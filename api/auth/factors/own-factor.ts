@@ -8,7 +8,7 @@ import { findFactor, hasVerifiedFactor } from './factors.ts'
 /** The format of ids. */
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Throws for anonymous users, who have nothing to protect yet. */
+/** Throws for anonymous users, who cannot have second factors. */
 export function requireNamedUser(user: UserRow): void {
   if (!user.isAnonymous) return
   throw authFailure('no_authorization', {
@@ -18,9 +18,9 @@ export function requireNamedUser(user: UserRow): void {
 }
 
 /**
- * Throws unless the session may change how its user signs in: the second level, where the user has
- * a second factor. A first factor ends all other sessions of the first level, so that a change
- * which requires a live session under the lock on the user needs no second look.
+ * Throws unless the session may change how its user signs in, which needs the second level if the
+ * user has a second factor. Adding a first factor ends all other sessions of the first level, so a
+ * change that requires a live session under the lock on the user needs no second check.
  */
 export async function requireAssurance(
   store: Store,
@@ -50,7 +50,7 @@ export function requireVerifiable(services: AuthServices, { factorType }: Factor
   throw authFailure(`mfa_${factorType}_verify_not_enabled`)
 }
 
-/** A UUID of a path. Throws 404 when it is not one: nothing can be found there. */
+/** A UUID of a path. Throws 404 for other text, because nothing can be found with it. */
 export function parseUuid(text: string, name: string): string {
   if (UUID.test(text)) return text.toLowerCase()
   throw authFailure('validation_failed', {

@@ -5,9 +5,9 @@ import { invalid } from '#api/auth/errors.ts'
 const PERIOD_SECONDS = 30
 const DIGITS = 6
 const CODE = /^[0-9]{6}$/
-// The capacity of a QR code with the usual error correction.
+// The capacity of a QR code with the default error correction.
 const URI_CHARACTERS_MAX = 2331
-// Codes of the neighbouring periods count too: clocks differ.
+// Codes of the neighbouring periods count too, because clocks differ.
 const WINDOW = 1
 
 /** The enrolment data of an authenticator. */
@@ -18,13 +18,15 @@ export interface TotpEnrolment {
   readonly qrCodeSvg: string
 }
 
-/** Makes a secret for an authenticator: SHA-1, six digits, 30 seconds, as all of them support. */
+/**
+ * Creates a secret for an authenticator: SHA-1, six digits, 30 seconds, which all of them support.
+ */
 export async function createTotp(issuer: string, account: string): Promise<TotpEnrolment> {
   const secret = new Secret({ size: 20 })
   const totp = totpOf(secret, { issuer, label: account })
   const uri = totp.toString()
   if (uri.length > URI_CHARACTERS_MAX) throw invalid('issuer is too long for a QR code', 'issuer')
-  // Loaded on first use: most processes never draw a code.
+  // Loaded on first use, because most processes never draw a code.
   const { default: QRCode } = await import('qrcode')
   const qrCodeSvg = await QRCode.toString(uri, { type: 'svg', margin: 1 })
   return { secret: secret.base32, uri, qrCodeSvg: qrCodeSvg.trim() }

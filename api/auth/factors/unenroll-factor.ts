@@ -10,7 +10,7 @@ import { lockUser } from '#api/auth/users/user-store.ts'
 import { deleteFactor } from './factors.ts'
 import { getOwnFactor, requireNamedUser } from './own-factor.ts'
 
-/** Gives a second factor up; sessions that rest on it fall to the first level. */
+/** Removes a second factor; sessions that depend on it fall back to the first level. */
 export async function unenrollFactor(
   services: AuthServices,
   request: UserRequest,
@@ -26,7 +26,7 @@ export async function unenrollFactor(
     })
   }
   await inTransaction(services.store, async (store) => {
-    // A factor that is verified meanwhile ends the sessions that may not remove it.
+    // If the factor is verified at the same time, sessions that may not remove it have ended.
     await lockUser(store, user.id)
     await requireLiveSession(store, session)
     await lowerSessionsOfFactor(store, factor)

@@ -41,7 +41,8 @@ export async function verifyFactor(
   const given = parseGiven(factor, body)
   if (session === undefined) throw authFailure('session_not_found')
   const challenge = await getChallenge(services, request, { factor, id: body.challenge_id })
-  // Every challenge has its own tries and anybody may ask for the next: this counts them together.
+  // Every challenge has its own attempts and new ones can be requested freely, so this counts them
+  // together.
   await services.limits.takeRequest('mfaChallengeAndVerify', 'factor', factor.id)
   await record(services, services.store, {
     request,
@@ -67,7 +68,7 @@ export async function verifyFactor(
     const { current, isFirst } = await requireWelcome(services, store, proven)
     await keepProof(store, factor, proof)
     const raised = await raise(store, { factor, session: current })
-    // A password alone may have begun them, before the user had a second factor.
+    // A session with only a password may have requested them, before the user had a second factor.
     if (isFirst) await withdrawContactChanges(store, user.id)
     await record(services, store, {
       request,
@@ -82,7 +83,7 @@ export async function verifyFactor(
 
 /**
  * The current session, if the factor may be verified in it, and whether the factor will be the
- * first verified one. A factor that was enrolled with the password only, before the owner had one,
+ * first verified one. A factor that was enrolled with only the password, before the owner had one,
  * must not bypass the owner's factor.
  */
 async function requireWelcome(

@@ -9,11 +9,11 @@ import { failure } from '#shared/errors.ts'
 interface Issue {
   readonly user: UserRow
   readonly session: SessionRow
-  /** How the user has just proven who they are. */
+  /** The method with which the user has just authenticated. */
   readonly method: string
 }
 
-/** The claims of an access token as the hook wants them, where one is enabled. */
+/** The claims of an access token after the hook, if one is enabled. */
 export async function describeAccessToken(
   services: AuthServices,
   { user, session, method }: Issue,
@@ -29,8 +29,8 @@ export async function describeAccessToken(
 }
 
 /**
- * The claims that follow a refresh token, asked for before it is exchanged: a hook that fails
- * leaves the refresh token valid. Undefined without a hook, and for tokens that are refused or were
+ * The claims for a refresh token, requested before it is exchanged, so that a failing hook leaves
+ * the refresh token valid. Undefined without a hook, and for tokens that will be refused or were
  * exchanged before.
  */
 export async function describeRefresh(
@@ -43,7 +43,7 @@ export async function describeRefresh(
   return describeAccessToken(services, { ...found, method: 'token_refresh' })
 }
 
-/** The claims that follow a second factor, asked for before the session is raised. */
+/** The claims after a second factor, requested before the session is raised. */
 export async function describeRaised(
   services: AuthServices,
   { user, session, method }: Issue,

@@ -7,7 +7,10 @@ import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { HookAnswer } from './hooks.ts'
 
-/** Asks the hook about a sign-in by password, right or wrong. Throws when the hook rejects it. */
+/**
+ * Reports a sign-in attempt by password to the hook, right or wrong. Throws when the hook rejects
+ * it.
+ */
 export async function judgePasswordAttempt(
   services: AuthServices,
   request: AuthRequest,
@@ -25,7 +28,7 @@ export async function judgePasswordAttempt(
 }
 
 /**
- * Asks the hook about the proof of a second factor, right or wrong. A rejection ends every session
+ * Reports the proof of a second factor to the hook, right or wrong. A rejection ends every session
  * of the user.
  */
 export async function judgeFactorAttempt(

@@ -16,8 +16,7 @@ const HOOK_BY_CHANNEL = {
 } as const satisfies Partial<Record<OutboxMessage['channel'], HookName>>
 
 /**
- * Delivers a message of the outbox through its hook; false when the mailer or gateway is to send
- * it.
+ * Delivers a message of the outbox through its hook; false when the mailer or gateway must send it.
  */
 export async function deliverByHook(
   { hooks, store }: { readonly hooks: AuthHooks; readonly store: Store },
@@ -26,13 +25,13 @@ export async function deliverByHook(
 ): Promise<boolean> {
   if (message.channel === 'none') return false
   const name = HOOK_BY_CHANNEL[message.channel]
-  // Announcements to a hook that was switched off meanwhile are dropped.
+  // Announcements to a hook that has since been disabled are dropped.
   if (!hooks.isEnabled(name)) return message.channel === 'newUser'
   const user = row.userId === null ? undefined : await findUserById(store, row.userId)
-  // Deleted meanwhile.
+  // The user was deleted in between.
   if (user === undefined) return true
   const presented = presentUser(await loadParts(store, user))
-  // A repeated delivery has the same id, by which receivers recognize it.
+  // A repeated delivery has the same id, so that receivers recognize it.
   await hooks.invoke(name, payloadOf(row, message, presented), row.id)
   return true
 }
@@ -72,9 +71,9 @@ const LINK_TYPES: Readonly<Record<MailKind, string>> = {
 }
 
 /**
- * The tokens of a mail. With a change of address that both sides confirm, receivers expect the
- * hashes crosswise: `token_hash` belongs to the new address and `token_new`, `token_hash_new` to
- * the current one and `token`.
+ * The tokens of a mail. For a change of address that both sides confirm, receivers expect swapped
+ * hashes: `token_hash` belongs to the new address and `token_new`, `token_hash_new` to the current
+ * one and `token`.
  */
 function emailData({ kind, variables, forHook }: Mail): Readonly<Record<string, string>> {
   const { token, tokenHash, redirectTo: redirect_to, siteUrl } = variables

@@ -10,13 +10,13 @@ import type { Logger } from '#shared/logger.ts'
 import { createHttpHook, type HttpHook } from './http-hook.ts'
 import { callPostgresHook } from './postgres-hook.ts'
 
-/** The answer of a hook, whose fields nothing has checked yet. */
+/** The unchecked answer of a hook. */
 export type HookAnswer = Readonly<Record<string, unknown>>
 
 /** Calls the receivers of the settings. */
 export interface AuthHooks {
   isEnabled(name: HookName): boolean
-  /** Throws `HookError` for a refusal, and `ServiceError` where the hook cannot be called. */
+  /** Throws `HookError` for a refusal, and `ServiceError` if the hook cannot be called. */
   invoke(
     name: HookName,
     payload: Readonly<Record<string, unknown>>,
@@ -25,13 +25,13 @@ export interface AuthHooks {
   ): Promise<HookAnswer>
 }
 
-/** Bytes of an answer. */
+/** The limit of an answer in bytes. */
 const ANSWER_BYTES_MAX = 200 * 1024
 const HTTP_TIMEOUT_MS = 5000
 const RETRY_PAUSE_MS = 2000
 const FUNCTION_TIMEOUT_MS = 2000
 
-/** The hooks of the settings; nothing is called yet. */
+/** Creates the configured hooks, without network calls. */
 export function createHooks(options: {
   readonly config: HooksConfig
   readonly db: Db
@@ -71,7 +71,7 @@ export function createHooks(options: {
         log.debug({ ...described, runMs: runMs() }, 'a hook answered')
         return answer
       } catch (error) {
-        // No message: a hook's may repeat addresses.
+        // Without the message: a hook's message may repeat addresses.
         const { name: type, code } = error as { readonly name?: string; readonly code?: string }
         log.warn({ ...described, runMs: runMs(), type, code }, 'a hook failed or refused')
         if (error instanceof ServiceError) throw error
@@ -105,7 +105,7 @@ function call(
     : callPostgresHook(dispatchers.functions, target, message.text)
 }
 
-// Neither path, query nor user of the URL: operators may keep secrets there.
+// Without path, query and user of the URL, which may contain secrets.
 function receiverOf(target: HookTarget): string {
   return target.kind === 'http' ? new URL(target.url).host : `${target.schema}.${target.name}`
 }
@@ -122,7 +122,7 @@ function readAnswer(answer: unknown): HookAnswer {
 
 const MESSAGE_CHARACTERS_MAX = 1000
 
-// An error without a message refuses too: the receiver meant to.
+// An error without a message is a refusal too.
 function refuse(error: { readonly http_code?: unknown; readonly message?: unknown }): void {
   const { http_code: status, message } = error
   const hasMessage = typeof message === 'string' && message !== ''

@@ -17,7 +17,7 @@ export type HttpHook = (
 
 interface Limits {
   readonly clock: Clock
-  /** Of all attempts together. */
+  /** The time limit of all attempts together. */
   readonly timeoutMs: number
   readonly retryPauseMs: number
   readonly answerBytesMax: number
@@ -28,16 +28,17 @@ const TOO_MANY_REQUESTS = 429
 const UNAVAILABLE = 503
 
 /**
- * Calls hooks over HTTP, signed as Standard Webhooks. A receiver that cannot be reached is tried
- * again after a pause, one that answers 429 or 503 with Retry-After at once. Redirects are not
- * followed: they would take the payload to a host that the operator has not named.
+ * Calls hooks over HTTP, signed as in Standard Webhooks. A receiver that cannot be reached is tried
+ * again after a pause; one that answers 429 or 503 with Retry-After is tried again at once.
+ * Redirects are not followed, because they would send the payload to a host that the operator has
+ * not named.
  */
 export function createHttpHook(limits: Limits): HttpHook {
   const { clock, timeoutMs, retryPauseMs } = limits
   const fetch = createGuardedFetch({
     timeoutMs,
     bodyBytesMax: limits.answerBytesMax,
-    // The URL is the operator's, and receivers usually are in the own network.
+    // The operator sets the URL, and receivers are usually in a private network.
     allowsPrivateAddresses: true,
   })
   return async (target, message) => {
@@ -63,7 +64,7 @@ export function createHttpHook(limits: Limits): HttpHook {
   }
 }
 
-/** Undefined for a failure after which another attempt may help. */
+/** Undefined for a failure that another attempt may avoid. */
 function translate(error: unknown, limits: Limits): undefined {
   if (!(error instanceof OutgoingError)) throw error
   if (error.reason === 'timeout') throw timedOut(limits.timeoutMs)
@@ -105,7 +106,7 @@ function readReply({ status, contentType, text }: OutgoingReply): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // The text may hold what the hook was sent.
+    // The text may repeat the payload of the hook.
     throw failure.internal('Error unmarshaling JSON output.', { code: 'unexpected_failure' })
   }
 }

@@ -17,8 +17,8 @@ export interface Candidate {
 }
 
 /**
- * Asks the hook whether a user may be created; returns the id that the user then gets. It must run
- * outside of transactions: a slow receiver must not hold connections. Undefined without a hook.
+ * Asks the hook whether a user may be created; returns the id for the user. It must run outside
+ * transactions, because a slow receiver must not hold connections. Undefined without a hook.
  */
 export async function approveNewUser(
   services: AuthServices,
@@ -64,7 +64,7 @@ export async function announceNewUser(
 
 const ANNOUNCEMENT_TTL_MS = 86_400_000
 
-/** Who, when and from where, as hooks about users read it. */
+/** The metadata of a call: user, time and client address. */
 function describeCall(name: string, ip: string, at: Date): Readonly<Record<string, unknown>> {
   return { uuid: randomUUID(), time: at.toISOString(), name, ip_address: ip }
 }

@@ -7,8 +7,8 @@ import { failure } from '#shared/errors.ts'
 type FunctionTarget = Extract<HookTarget, { kind: 'pgFunction' }>
 
 /**
- * Calls a function of the database with the payload as its only argument, in a transaction of its
- * own: a refusal undoes what the function wrote. The names are checked where the setting is read.
+ * Calls a database function with the payload as its only argument, in its own transaction: a
+ * refusal undoes its writes. The names are checked where the setting is read.
  */
 export async function callPostgresHook(
   limits: { readonly db: Db; readonly timeoutMs: number; readonly answerBytesMax: number },
@@ -22,7 +22,7 @@ export async function callPostgresHook(
   })
 }
 
-/** JSON columns come parsed, text does not; `void` comes as an empty text. */
+/** The driver parses JSON columns but not text; `void` is an empty text. */
 function readValue(value: unknown, bytesMax: number): unknown {
   if (value === null || value === undefined || value === '') return undefined
   const text = typeof value === 'string' ? value : JSON.stringify(value)

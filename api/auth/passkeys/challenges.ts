@@ -5,7 +5,7 @@ import { and, eq, isNull } from 'drizzle-orm'
 import type { Store } from '#api/auth/store.ts'
 import type { WebAuthnChallengeRow } from '#shared/db/schema/auth.ts'
 
-/** Keeps the challenge of a registration, or of a sign-in, whose user is not known yet. */
+/** Stores the challenge of a registration, or of a sign-in, whose user is unknown so far. */
 export async function insertPasskeyChallenge(
   store: Store,
   fields: Pick<WebAuthnChallengeRow, 'userId' | 'challenge'>,
@@ -18,7 +18,7 @@ export async function insertPasskeyChallenge(
   return row
 }
 
-/** Takes a challenge away: of many requests with one challenge, one gets it. */
+/** Consumes a challenge: only one of several requests with the same challenge receives it. */
 export async function takePasskeyChallenge(
   store: Store,
   wanted: { readonly id: string; readonly userId: string | null },

@@ -7,7 +7,7 @@ import type { WebAuthnChallengeRow, WebAuthnCredentialRow } from '#shared/db/sch
 
 import { takePasskeyChallenge } from './challenges.ts'
 
-/** Throws unless passkeys are switched on. */
+/** Throws unless passkeys are enabled. */
 export function requirePasskeys(services: AuthServices): void {
   if (!services.config.passkey.isEnabled) throw authFailure('passkey_disabled')
 }
@@ -20,7 +20,9 @@ export function requirePasskeyAssurance(
   return requireAssurance(store, caller, 'manage passkeys')
 }
 
-/** Takes the challenge of a body. Throws when it is unknown, used, of another user, or too old. */
+/**
+ * Consumes the challenge of a body. Throws when it is unknown, used, of another user, or too old.
+ */
 export async function takeChallenge(
   store: Store,
   given: { readonly id: string | undefined; readonly userId: string | null },

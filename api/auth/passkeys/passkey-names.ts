@@ -1,4 +1,4 @@
-// The models that authenticators name, as published by their vendors.
+// Names of authenticator models, as published by their vendors.
 const NAMES: Readonly<Record<string, string>> = {
   'fbfc3007-154e-4ecc-8c0b-6e020557d7bd': 'Apple Passwords',
   'dd4ec289-e01d-41c9-bb89-70fa845d4bf2': 'iCloud Keychain (Managed)',
@@ -15,7 +15,7 @@ const NAMES: Readonly<Record<string, string>> = {
   '50726f74-6f6e-5061-7373-50726f746f6e': 'Proton Pass',
 }
 
-/** The name that a passkey begins with: that of the authenticator's model where it is known. */
+/** The initial name of a passkey: that of the authenticator's model if it is known. */
 export function passkeyNameOf(aaguid: string | null): string {
   return NAMES[aaguid ?? ''] ?? 'Passkey'
 }

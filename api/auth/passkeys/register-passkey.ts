@@ -21,7 +21,7 @@ import {
 } from './own-passkey.ts'
 import { passkeyNameOf } from './passkey-names.ts'
 
-/** The options with which a browser makes a passkey. */
+/** The options with which a browser creates a passkey. */
 export async function beginPasskeyRegistration(
   services: AuthServices,
   request: UserRequest,
@@ -41,7 +41,7 @@ export async function beginPasskeyRegistration(
   return presentOptions(stored, options)
 }
 
-/** Keeps the passkey that a browser has made. */
+/** Stores the passkey that a browser has created. */
 export async function verifyPasskeyRegistration(
   services: AuthServices,
   request: UserRequest,

@@ -22,21 +22,21 @@ interface StoredHash {
 const SALT_BYTES = 16
 const TAG_BYTES = 32
 const VERSION = 19
-// Before versions were written into the text there was only this one.
+// Hashes without a version were made by this one.
 const VERSION_UNSTATED = 16
 
-// The library's numbers, which it exports for compilers alone.
+// The constants of the library, which it exports only for compilers.
 const ALGORITHMS: Readonly<Record<Kind, number>> = { d: 0, i: 1, id: 2 }
 const VERSIONS: Readonly<Record<number, number>> = { [VERSION_UNSTATED]: 0, [VERSION]: 1 }
 
 /**
- * The text form of argon2 hashes (PHC string format). The order of the parameters is each
- * library's own; keys and associated data, which no server of users stores, are not read.
+ * The text form of argon2 hashes (PHC string format). Libraries order the parameters differently.
+ * Keys and associated data, which no user server stores, are not read.
  */
 export const ARGON2_FORMAT =
   /^\$argon2(id|i|d)\$(?:v=(16|19)\$)?((?:[mtp]=\d{1,10},){2}[mtp]=\d{1,10})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{6,86})$/
 
-/** Hashes a password with argon2id; the parameters and a salt of its own stand in the text. */
+/** Hashes a password with argon2id. The text contains the parameters and a new salt. */
 export function hashArgon2id(password: string, parameters: Parameters): string {
   const { memoryKib, iterations: passes, parallelism } = parameters
   const made = { kind: 'id', version: VERSION, memoryKib, passes, parallelism } as const
@@ -44,7 +44,7 @@ export function hashArgon2id(password: string, parameters: Parameters): string {
   return textOf(salt, compute(password, { ...made, salt, tagBytes: TAG_BYTES }), parameters)
 }
 
-/** A hash that no password has: comparing with it takes as long as with any other. */
+/** A hash that matches no password; comparing with it takes as long as with any other. */
 export function inventArgon2id(parameters: Parameters): string {
   return textOf(randomBytes(SALT_BYTES), randomBytes(TAG_BYTES), parameters)
 }
@@ -57,9 +57,7 @@ function beginningOf({ memoryKib, iterations, parallelism }: Parameters): string
   return `$argon2id$v=${VERSION}$m=${memoryKib},t=${iterations},p=${parallelism}$`
 }
 
-/**
- * Whether it is the password of an argon2 hash of any kind and costs; false for other text.
- */
+/** Whether the password matches an argon2 hash of any kind and cost; false for other text. */
 export function verifyArgon2(password: string, hash: string): boolean {
   const stored = readArgon2(hash)
   if (stored === undefined) return false
@@ -103,7 +101,7 @@ export function readArgon2(hash: string): StoredHash | undefined {
   }
 }
 
-/** True when a hash has the form and the costs that new ones get. */
+/** Whether a hash has the format and cost of new ones. */
 export function isCurrentHash(hash: string, parameters: Parameters): boolean {
   return hash.startsWith(beginningOf(parameters)) && ARGON2_FORMAT.test(hash)
 }

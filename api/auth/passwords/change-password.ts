@@ -7,8 +7,8 @@ import type { Store } from '#api/auth/store.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /**
- * Checks a new password of a signed-in user, except for the rules, and hashes it. The nonce is used
- * up together with the change: a user who has to choose another password keeps it.
+ * Checks a new password of a signed-in user, except for the rules, and hashes it. The nonce is
+ * consumed together with the change, so a user who has to choose another password keeps it.
  */
 export async function preparePassword(
   services: AuthServices,
@@ -29,7 +29,7 @@ export async function preparePassword(
   return { passwordHash, nonce }
 }
 
-/** Uses a nonce up. Throws unless it is live and was sent to the contact of the locked user. */
+/** Consumes a nonce. Throws unless it is valid and was sent to the contact of the locked user. */
 export async function consumeNonce(
   store: Store,
   user: UserRow,
@@ -42,8 +42,8 @@ export async function consumeNonce(
 const FRESH_SESSION_MS = 24 * 3600 * 1000
 const CONTACT_PROOFS = ['otp', 'magiclink', 'recovery', 'invite', 'email/signup', 'email_change']
 
-// A session that began with a link or code a short while ago rests on the very proof that the nonce
-// would be: asking for it again would only break the recovery of passwords.
+// A session that began with a link or code a short while ago has the same proof as a nonce:
+// requiring one again would only break password recovery.
 function hasJustProvenContact(services: AuthServices, request: UserRequest): boolean {
   const { session } = request.caller
   if (session === undefined) return false

@@ -5,13 +5,13 @@ import { hashArgon2id } from './argon2.ts'
 import type { HashReply, HashRequest } from './hash-threads.ts'
 import { verifyPasswordHash } from './password-hashes.ts'
 
-// The entry of a thread that computes password hashes and nothing else.
+// The entry of a thread that only computes password hashes.
 
 const NICENESS = 10
 
 // On Linux the priority belongs to the thread, so that hashing yields to all other work of the
 // machine. Elsewhere it would apply to the whole process. A process that was started with a lower
-// priority keeps it: raising it needs a privilege, without which the thread would fail.
+// priority keeps it, because raising it needs a privilege.
 if (process.platform === 'linux' && getPriority() < NICENESS) setPriority(0, NICENESS)
 
 parentPort?.on('message', ({ id, ...request }: HashRequest & { readonly id: number }) => {

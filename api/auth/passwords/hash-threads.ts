@@ -23,8 +23,8 @@ interface HashThread {
 }
 
 /**
- * Threads that start at the first need, keep the process alive only while they compute, and are
- * replaced when one dies. The caller bounds how many computations there are at once.
+ * Threads that start on first use, keep the process alive only while they compute, and are replaced
+ * when one dies. The caller bounds the number of concurrent computations.
  */
 export function createHashThreads(count: number): HashThreads {
   const threads: (HashThread | undefined)[] = Array.from({ length: count })
@@ -41,7 +41,7 @@ export function createHashThreads(count: number): HashThreads {
       thread.worker.postMessage({ id, ...request })
     })
     if ('failure' in reply) {
-      // Memory ran out, or a thread did: the same request may well succeed a moment later.
+      // The thread ran out of memory or died: the same request may succeed a moment later.
       throw failure.overloaded('Passwords cannot be checked at this moment, please retry.', {
         code: 'over_capacity',
         retryAfterSeconds: 1,

@@ -11,13 +11,15 @@ import {
 
 interface Scheme {
   readonly format: RegExp
-  /** False for parameters that would keep the machine busy: hashes may come from outside. */
+  /**
+   * False for parameters that would occupy the machine for too long: hashes may come from outside.
+   */
   isBearable(hash: string): boolean
-  /** Computes at once, for as long as the parameters say. */
+  /** Computes at once, for as long as the parameters require. */
   verify(password: string, hash: string): boolean
 }
 
-// Ours, and those that other servers wrote.
+// Our own hashes, and those of other servers.
 const SCHEMES: readonly Scheme[] = [
   {
     format: ARGON2_FORMAT,
@@ -54,7 +56,7 @@ const BCRYPT_COST_MIN = 4
 const BCRYPT_COST_MAX = 15
 const HASH_CHARACTERS_MAX = 1024
 
-/** True when `hash` is of a kind that can be verified, and can be with bearable costs. */
+/** Whether `hash` is of a kind that can be verified at an acceptable cost. */
 export function isKnownPasswordHash(hash: string): boolean {
   return (
     hash.length <= HASH_CHARACTERS_MAX &&

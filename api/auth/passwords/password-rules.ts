@@ -10,7 +10,7 @@ const PASSWORD_BYTES_MAX = 72
 const BREACH_CHECK_TIMEOUT_MS = 5000
 const BREACH_ANSWER_BYTES_MAX = 1024 * 1024
 
-/** Throws unless the password keeps every rule; the message lists all that it breaks. */
+/** Throws unless the password follows every rule; the message lists all broken ones. */
 export async function checkPasswordRules(
   password: string,
   options: { readonly config: PasswordConfig; readonly log: Logger },
@@ -44,7 +44,7 @@ export async function checkPasswordRules(
 // Only the first five digits of the hash leave this machine.
 async function isBreached(password: string, config: PasswordConfig, log: Logger): Promise<boolean> {
   const digest = createHash('sha1').update(password).digest('hex').toUpperCase()
-  // The address is the operator's own setting.
+  // The operator sets this URL.
   const fetch = createGuardedFetch({
     timeoutMs: BREACH_CHECK_TIMEOUT_MS,
     bodyBytesMax: BREACH_ANSWER_BYTES_MAX,

@@ -13,18 +13,18 @@ import { isKnownPasswordHash } from './password-hashes.ts'
 export interface PasswordHasher {
   hash(password: string): Promise<string>
   /**
-   * `hash` undefined means there is nothing to compare with; it takes as long and answers false.
-   * `needsUpgrade` is true for a right password whose hash is of an older kind.
+   * Checks a password. Without a `hash` it takes as long and returns false. `needsUpgrade` is true
+   * for a right password whose hash is of an older kind.
    */
   verify(
     password: string,
     hash: string | undefined,
   ): Promise<{ readonly isRight: boolean; readonly needsUpgrade: boolean }>
-  /** Running and waiting computations. */
+  /** The numbers of running and waiting computations. */
   load(): { readonly running: number; readonly waiting: number }
 }
 
-/** How long a hash may wait for its turn. */
+/** How long a hash may wait before it is computed. */
 interface Patience {
   readonly clock: Clock
   /** A request that waited longer has been answered with 503, so its result is not needed. */
@@ -32,7 +32,7 @@ interface Patience {
 }
 
 /**
- * argon2id with the configured parameters; older kinds are verified and reported for an upgrade.
+ * argon2id with the configured parameters. Older kinds are verified and reported for an upgrade.
  */
 export function createPasswordHasher(config: PasswordConfig, patience: Patience): PasswordHasher {
   const concurrency = config.hashConcurrency || availableParallelism()
@@ -71,7 +71,7 @@ function createPool(
     const sinceMs = clock.monotonic()
     if (turns.running >= concurrency && turns.waiting >= waitingMax) throw tooMany()
     return turns.run(async () => {
-      // In a storm that lasts, work that comes too late would only make the rest late too.
+      // Under constant overload, work that is already too late would only delay the rest.
       if (clock.monotonic() - sinceMs > waitMsMax) throw tooMany()
       return work()
     })

@@ -14,7 +14,7 @@ export const SCRYPT_FORMAT =
 /**
  * Firebase's variant: the derived key encrypts the project's signer key.
  * `$fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`, all base64: its
- * command line exports the usual alphabet, its libraries that of addresses.
+ * command line exports the standard alphabet, its libraries the URL-safe one.
  */
 export const FIREBASE_FORMAT =
   /^\$fbscrypt\$v=1,n=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})(?:,ss=([\w+/=-]*))?,sk=([\w+/-]{22,}={0,2})\$([\w+/-]+={0,2})\$([\w+/-]{22,}={0,2})$/
@@ -24,7 +24,10 @@ export const FIREBASE_FORMAT =
 const WORK_MAX = 2 ** 21
 const MEMORY_BYTES_MAX = 512 * 1024 * 1024
 
-/** False for costs that would keep the machine busy, and for those of no hash; of either format. */
+/**
+ * False for costs that would occupy the machine for too long, and for invalid hashes of either
+ * format.
+ */
 export function isBearableScrypt(hash: string): boolean {
   const match = SCRYPT_FORMAT.exec(hash) ?? FIREBASE_FORMAT.exec(hash)
   if (!match) return false
@@ -34,7 +37,7 @@ export function isBearableScrypt(hash: string): boolean {
   return isDefined && 2 ** exponent * r * p <= WORK_MAX
 }
 
-/** Whether it is the password of a hash of this format. */
+/** Whether the password matches a hash of this format. */
 export function verifyScrypt(password: string, hash: string): boolean {
   const match = SCRYPT_FORMAT.exec(hash)
   if (!match) return false
@@ -43,7 +46,7 @@ export function verifyScrypt(password: string, hash: string): boolean {
   return timingSafeEqual(derive(password, { ...costsOf(match), salt, bytes: tag.length }), tag)
 }
 
-/** Whether it is the password of a hash of this format. */
+/** Whether the password matches a hash of Firebase's format. */
 export function verifyFirebaseScrypt(password: string, hash: string): boolean {
   const match = FIREBASE_FORMAT.exec(hash)
   if (!match) return false

@@ -13,7 +13,9 @@ import { parsePkce } from '#api/auth/sign-in/flow-states.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { findUserByContact } from '#api/auth/users/user-store.ts'
 
-/** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
+/**
+ * Sends a link for choosing a new password. The answer is the same for known and unknown addresses.
+ */
 export async function recover(
   services: AuthServices,
   request: AuthRequest,
@@ -23,7 +25,7 @@ export async function recover(
   const pkce = parsePkce(body)
   const email = parseEmail(body.email)
   requireEmailEnabled(services, 'invalidRequest')
-  // Before any row is written or locked, for known and unknown addresses alike.
+  // Checked before any row is written or locked, for known and unknown addresses alike.
   await checkSendLimit(services, { kind: 'email', email })
   await services.addresses.requireDeliverable({ kind: 'email', email })
   const user = await findUserByContact(services.store, { kind: 'email', email })

@@ -11,16 +11,16 @@ interface Range {
 }
 
 const SEPARATORS = './'
-// Braces multiply: {a,b}{c,d} are four globs. More than this is not a list that anybody wrote.
+// Braces multiply: {a,b}{c,d} are four globs. No hand-written list needs more than this.
 const ALTERNATIVES_MAX = 256
 
 /**
  * Whether a glob matches the whole text: `*` any run without `.` and `/`, `**` any run, `?` one
- * character but those, `[abc]`, `[a-z]`, `[!a]`, `{a,b}`, `\` takes the next character as it is. A
+ * character but those, `[abc]`, `[a-z]`, `[!a]`, `{a,b}`; `\` escapes the next character. A
  * malformed glob matches nothing.
  *
- * All ways to match are followed side by side, so that the time is the length of the text times the
- * length of the glob: no text makes it backtrack.
+ * All possible matches are followed in parallel, so the time is the length of the text times the
+ * length of the glob, and no text causes backtracking.
  */
 export function matchesGlob(glob: string, text: string): boolean {
   const alternatives = expandBraces(glob)
@@ -44,7 +44,7 @@ function matchesOne(glob: string, text: string): boolean {
   return states.has(tokens.length)
 }
 
-// A run may be empty: a state before a wildcard is also one behind it.
+// A run may be empty, so a state before a wildcard is also one after it.
 function closure(tokens: readonly Token[], states: Set<number>): Set<number> {
   for (const state of states) {
     if (tokens[state]?.kind === 'run') states.add(state + 1)
@@ -61,7 +61,7 @@ function accepts(token: Token, character: string): boolean {
     case 'run':
       return token.crossesSeparators || !SEPARATORS.includes(character)
     case 'class': {
-      // A class never crosses a separator, like every other wildcard but `**`.
+      // A class never matches a separator, like every other wildcard except `**`.
       if (SEPARATORS.includes(character)) return false
       const isListed = token.ranges.some(({ from, to }) => from <= character && character <= to)
       return isListed !== token.isNegated
@@ -108,7 +108,7 @@ function classOf(inside: readonly string[]): Token {
   return { kind: 'class', isNegated, ranges }
 }
 
-/** The globs without braces that a glob expands to; undefined when its braces do not match up. */
+/** The globs without braces that a glob expands to; undefined when its braces are unbalanced. */
 export function expandBraces(glob: string): string[] | undefined {
   const open = findUnescaped(glob, '{')
   if (open === -1) return findUnescaped(glob, '}') === -1 ? [glob] : undefined

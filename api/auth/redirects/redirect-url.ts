@@ -9,7 +9,7 @@ interface RedirectRules {
 }
 
 /**
- * The first permitted candidate, else the site URL. Never an error: a refused target must not
+ * The first permitted candidate, else the site URL. Never an error, because a refusal must not
  * reveal anything.
  */
 export function chooseRedirect(
@@ -22,9 +22,9 @@ export function chooseRedirect(
   return chosen ?? rules.siteUrl
 }
 
-/** True when users may be sent to `target` with their secrets in the address. */
+/** Whether users may be redirected to `target` with their tokens in the URL. */
 export function isRedirectAllowed(target: string, rules: RedirectRules): boolean {
-  // Browsers read backslashes as slashes and skip control characters; nothing honest has them.
+  // Browsers read backslashes as slashes and skip control characters; valid targets have neither.
   if (target === '' || target.length > URL_CHARACTERS_MAX || HOSTILE.test(target)) return false
   // A URL without `//` after its scheme has no host.
   if (!ABSOLUTE.test(target) || !URL.canParse(target)) return false
@@ -46,18 +46,18 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 function isOnSite(url: URL, siteUrl: string): boolean {
   if (!URL.canParse(siteUrl)) return false
   const site = new URL(siteUrl)
-  // An empty host (myapp:///home) is not a host to share.
+  // An empty host (myapp:///home) does not identify the app.
   if (site.hostname === '' || url.hostname.toLowerCase() !== site.hostname.toLowerCase()) {
     return false
   }
-  // Another scheme sends the tokens in clear or to another app; another port may be another
+  // Another scheme would send the tokens unencrypted or to another app; another port may be another
   // program.
   if (url.protocol !== site.protocol) return false
   // Development servers and native apps listen on any free loopback port (RFC 8252, 7.3).
   return url.port === site.port || (isHttp(url) && LOOPBACK.test(url.hostname))
 }
 
-// The parts of an entry are compared one by one: a wildcard of the host or the path must not reach
+// The parts of an entry are compared one by one: a wildcard of the host or the path must not extend
 // into the scheme or the port, as in `https://example.com**`.
 function isListed(target: string, globs: readonly string[]): boolean {
   const url = new URL(target)
@@ -74,8 +74,8 @@ function isListed(target: string, globs: readonly string[]): boolean {
     })
 }
 
-// Apps list their schemes with wildcards (`com.example.app.*://**`); http and https are named in
-// full.
+// Apps list their schemes with wildcards (`com.example.app.*://**`); http and https must be written
+// out.
 function matchesScheme(scheme: string, url: URL): boolean {
   const named = url.protocol.slice(0, -1)
   return isHttp(url) ? scheme.toLowerCase() === named : matchesGlob(scheme, named)
@@ -89,8 +89,8 @@ function isHttp(url: URL): boolean {
   return url.protocol === 'http:' || url.protocol === 'https:'
 }
 
-// The parser maps look-alikes, percent signs and odd numbers to a host; a glob sees the text. Where
-// the two differ, text that looks permitted may lead elsewhere.
+// The parser maps look-alikes, percent signs and unusual numbers to a host, but a glob matches the
+// text. If the two differ, text that looks permitted may lead elsewhere.
 function isHostAsWritten(target: string, url: URL): boolean {
   const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1]?.toLowerCase() ?? ''
   if (!isHttp(url)) return !written.includes('@')
@@ -98,7 +98,7 @@ function isHostAsWritten(target: string, url: URL): boolean {
   return hostname !== '' && hostname === url.hostname
 }
 
-// Numeric hosts other than this machine match no glob: `*` must not turn into an address.
+// Numeric hosts other than this machine match no glob: `*` must not match an IP address.
 function isForeignAddress(url: URL): boolean {
   if (!isHttp(url) || LOOPBACK.test(url.hostname)) return false
   return /^[\d.]+$/.test(url.hostname) || url.hostname.startsWith('[')
@@ -115,7 +115,7 @@ function withoutFragment(target: string): string {
   return target.replace(/#.*$/s, '')
 }
 
-/** Puts parameters behind `#`, keys in alphabetical order; an older fragment gives way. */
+/** Adds parameters after `#`, keys in alphabetical order; replaces an older fragment. */
 export function withFragment(target: string, parameters: Readonly<Record<string, string>>): string {
   return `${withoutFragment(target)}#${encode(parameters)}`
 }

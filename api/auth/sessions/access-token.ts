@@ -31,7 +31,10 @@ export interface AccessTokens {
   /** The claims of an access token that is issued now. */
   describe(user: UserRow, session: SessionRow): AccessTokenClaims & TimeClaims
   sign(claims: AccessTokenClaims): Promise<string>
-  /** Throws `bad_jwt` unless the access token is ours, unaltered and in time. */
+  /**
+   * Throws `bad_jwt` unless the access token is from this server, unmodified and within its
+   * validity.
+   */
   verify(accessToken: string): Promise<AccessTokenClaims>
   /** The public halves of the asymmetric keys. */
   jwks(): readonly JWK[]
@@ -42,15 +45,15 @@ type KeyMaterial = Awaited<ReturnType<typeof importJWK>>
 interface Key {
   readonly kid: string | undefined
   readonly alg: SigningAlgorithm
-  /** Undefined for keys that only verify what was signed before. */
+  /** Undefined for keys that only verify earlier signatures. */
   readonly signing: KeyMaterial | undefined
   readonly verifying: KeyMaterial
   readonly publicJwk: JWK | undefined
-  /** The shared secret itself, of keys that sign with it. */
+  /** The shared secret itself, for keys that sign with it. */
   readonly secret?: KeyObject
 }
 
-/** Imports the keys once; a key that cannot be used stops the start. */
+/** Imports the keys once. A key that cannot be used prevents the start. */
 export async function createAccessTokens(config: JwtConfig, clock: Clock): Promise<AccessTokens> {
   const secretKey = await importSecret(config)
   const keys = config.keys.length > 0 ? await Promise.all(config.keys.map(importKey)) : [secretKey]
@@ -88,8 +91,8 @@ async function sign(
   if (secret === undefined) {
     return new SignJWT(payload).setProtectedHeader(header).sign(signing as KeyMaterial)
   }
-  // The library asks Web Crypto, which sends even this to another thread and back: that costs
-  // twenty times the computation.
+  // Synchronous: Web Crypto would send even this to another thread and back, at twenty times the
+  // cost.
   const signed = `${base64url(header)}.${base64url(payload)}`
   return `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`
 }
@@ -110,7 +113,7 @@ async function verify(
     )
     return payload as AccessTokenClaims
   } catch (error) {
-    // The reason helps honest clients and reveals nothing about the key.
+    // The reason helps legitimate clients and reveals nothing about the key.
     const reason = error instanceof errors.JOSEError ? REASONS[error.code] : undefined
     throw authFailure('bad_jwt', {
       message: `invalid JWT: unable to parse or verify signature, ${reason ?? 'token is malformed'}`,
@@ -131,8 +134,8 @@ const REASONS: Readonly<Record<string, string>> = {
 }
 
 /**
- * The key of a header. The algorithm belongs to the key, never to the header, so that a public key
- * cannot be passed off as a shared secret. Without `kid` only the shared secret is tried.
+ * The key named by a header. The algorithm belongs to the key, never to the header, so that a
+ * public key cannot be used as a shared secret. Without `kid` only the shared secret is tried.
  */
 function keyFor(
   header: { readonly alg?: string; readonly kid?: string },
@@ -190,7 +193,7 @@ async function readKey(jwk: PrivateJwk): Promise<Key> {
   }
 }
 
-// A list of what may be shown, so that no private field slips out by being unknown.
+// An allow list, so that an unknown private field is never published.
 function publicHalf(jwk: JWK): JWK {
   const names = ['kty', 'kid', 'alg', 'crv', 'x', 'y', 'n', 'e'] as const
   return Object.fromEntries(

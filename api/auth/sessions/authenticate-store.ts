@@ -20,8 +20,8 @@ interface AuthenticatedUser {
 }
 
 /**
- * Reads all that a request of a signed-in user needs in one statement, because every request of the
- * user server begins with it. Undefined when the user does not exist or was deleted.
+ * Reads all data that a request of a signed-in user needs in one statement, because every such
+ * request begins with it. Undefined when the user does not exist or was deleted.
  */
 export async function findAuthenticatedUser(
   store: Store,

@@ -47,7 +47,7 @@ async function rotate(
     const rotated = await rotateValidToken(services.store, presented, options)
     if (rotated !== undefined) return { kind: 'rotated', ...rotated }
   }
-  // A refusal may come with a revocation that has to stay: it is thrown after the commit.
+  // A refusal may include a revocation that must persist, so it is thrown after the commit.
   return inTransaction(services.store, async (store) => {
     const result = await presentRefreshToken(store, presented, options)
     if (result.kind === 'repeated') {

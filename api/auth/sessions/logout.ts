@@ -9,7 +9,7 @@ import { endSessions, type LogoutScope } from './sessions.ts'
 
 const SCOPES: readonly LogoutScope[] = ['global', 'local', 'others']
 
-/** Ends sessions of the user; access tokens that are out stay valid until they expire. */
+/** Ends sessions of the user. Issued access tokens stay valid until they expire. */
 export async function logout(
   services: AuthServices,
   request: UserRequest,

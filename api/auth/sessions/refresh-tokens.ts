@@ -23,7 +23,7 @@ import { findSessionEnd } from './sessions.ts'
 export type RotationOutcome =
   | ({ readonly kind: 'rotated' } & Rotated)
   | {
-      /** The child that was issued before is handed out again. */
+      /** The child that was issued before is returned again. */
       readonly kind: 'repeated'
       readonly user: UserRow
       readonly session: SessionRow
@@ -96,7 +96,7 @@ export async function presentRefreshToken(
     : { kind: 'rotated', ...rotated }
 }
 
-/** Whether sessions end by rules that need a look at other rows before a rotation. */
+/** Whether sessions end by rules that require other rows before a rotation. */
 export function hasSessionRules(sessions: SessionsConfig): boolean {
   return (
     sessions.isSinglePerUser ||
@@ -125,8 +125,8 @@ async function revokeFamily(store: Store, sessionId: string): Promise<void> {
 }
 
 /**
- * Replaces the valid refresh token of a session, as when a second factor was proven. Throws
- * `session_not_found` when the session has ended meanwhile.
+ * Replaces the valid refresh token of a session, for instance after a second factor was proven.
+ * Throws `session_not_found` when the session has since ended.
  */
 export async function replaceRefreshToken(store: Store, sessionId: string): Promise<string> {
   const { sessions } = store.tables
@@ -157,7 +157,7 @@ async function reuse(store: Store, attempt: Reuse): Promise<RotationOutcome> {
     const refreshToken = deriveChild(presented, valid.seed)
     return { kind: 'repeated', user, session, refreshToken }
   }
-  // Reuse is theft until proven otherwise, so the family is revoked before the refusal leaves.
+  // Reuse must be assumed to be theft, so the family is revoked before the refusal is sent.
   if (isRefreshTokenRotationEnabled) await revokeFamily(store, session.id)
   return { kind: 'refused', code: 'refresh_token_already_used', message: '', reusedOf: user }
 }
@@ -178,8 +178,8 @@ async function lockSessionOf(store: Store, tokenSha256: Buffer): Promise<Session
   return session
 }
 
-// The longest wait for concurrent requests of the same session; then the request is refused with a
-// retry.
+// The longest wait for concurrent requests of the same session; then the request is refused as
+// retryable.
 const LOCK_TIMEOUT_MS = 5000
 
 async function findToken(

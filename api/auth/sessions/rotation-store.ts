@@ -69,7 +69,7 @@ export async function rotateValidToken(
   return { user, parts, session, refreshToken, event: { ...event, actorId: user.id, ip, at } }
 }
 
-/** The refresh token that a parent and a seed make. */
+/** The refresh token derived from a parent and a seed. */
 export function deriveChild(parent: string, seed: Buffer): string {
   const digest = createHash('sha256').update(seed).update(parent).digest()
   return digest.subarray(0, 16).toString('base64url')
@@ -119,7 +119,7 @@ function prepareRotation({ db, tables }: Store, name: string) {
     .with(locked, revoked, issued, touched, audited)
     .select({
       user: getTableColumns(users),
-      // As it was when the lock was got, however long that took.
+      // The row at the time when the lock was acquired.
       session: sql<JsonRow>`row_to_json(locked)`,
       ...selectParts(tables),
     })

@@ -12,9 +12,9 @@ import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 import { SEED_BYTES } from './rotation-store.ts'
 import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 
-/** A signed-in period that has just begun. */
+/** A session that has just been opened. */
 export interface OpenedSession {
-  /** As the row is at this moment. */
+  /** The row after the statement. */
   readonly user: UserRow
   readonly parts: Parts
   readonly session: SessionRow
@@ -24,10 +24,10 @@ export interface OpenedSession {
 }
 
 /**
- * Opens a signed-in period in one round trip: the session, its first refresh token, the time of the
- * user's sign-in and, if given, the entry of the audit log. All of it or nothing, so that the usual
- * sign-in needs no transaction around it. Undefined when there is no such user, or none with the
- * given password hash: a password that was changed meanwhile proves nothing.
+ * Opens a session in one round trip: the session, its first refresh token, the time of the user's
+ * sign-in and, if given, the entry of the audit log. The statement is atomic, so an ordinary
+ * sign-in needs no transaction. Undefined when there is no such user, or the password hash has
+ * changed: a password that was changed in between proves nothing.
  */
 export async function openSession(
   store: Store,
@@ -37,7 +37,7 @@ export async function openSession(
     readonly userAgent: string
     readonly ip: string
     readonly audit?: Omit<AuditEntry, 'ip'> | undefined
-    /** The session is opened only while this is the user's password. */
+    /** The session is opened only if this is still the user's password. */
     readonly passwordHash?: string | undefined
   },
 ): Promise<OpenedSession | undefined> {

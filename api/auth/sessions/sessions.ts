@@ -10,13 +10,13 @@ import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import { firstOf, isRowBeyond } from '#shared/db/expressions.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
-// Proofs that lift a session to the second assurance level.
+// Proofs that raise a session to the second assurance level.
 const SECOND_FACTORS = ['totp', 'mfa/phone', 'mfa/webauthn']
 
-/** Longer names of browsers are cut. */
+/** Longer user agents are cut. */
 export const USER_AGENT_CHARACTERS_MAX = 512
 
-/** The proofs with one more; a repeated one moves its time. Oldest first. */
+/** The proofs with another one added; a repeated proof updates its time. Oldest first. */
 export function addProof(
   amr: readonly AmrEntry[],
   proof: { readonly method: string; readonly provider?: string },
@@ -26,7 +26,7 @@ export function addProof(
   return [...others, { ...proof, timestamp: Math.floor(now.getTime() / 1000) }]
 }
 
-/** The assurance level that the proofs add up to. */
+/** The assurance level of the given proofs. */
 export function assuranceLevel(amr: readonly AmrEntry[]): 'aal1' | 'aal2' {
   return amr.some((entry) => SECOND_FACTORS.includes(entry.method)) ? 'aal2' : 'aal1'
 }
@@ -67,7 +67,7 @@ export async function raiseSession(
   return raised as SessionRow
 }
 
-/** Sessions that rested on a removed factor fall back to the first level. */
+/** Sessions that depended on a removed factor fall back to the first level. */
 export async function lowerSessionsOfFactor(
   store: Store,
   factor: Pick<FactorRow, 'id' | 'userId'>,
@@ -76,7 +76,7 @@ export async function lowerSessionsOfFactor(
   const rows = await store.db
     .select()
     .from(sessions)
-    // Among those of its user, which are found at once.
+    // Restricted to the user's sessions, which an index finds.
     .where(and(eq(sessions.userId, factor.userId), eq(sessions.factorId, factor.id)))
   for (const session of rows) {
     const amr = session.amr.filter((entry) => !SECOND_FACTORS.includes(entry.method))
@@ -91,9 +91,9 @@ export async function lowerSessionsOfFactor(
 export type LogoutScope = 'global' | 'local' | 'others'
 
 /**
- * Ends sessions; their refresh tokens go with them. Unless a single session ends, so do the flows
- * and changes of contact that one of the others may have begun: these would start a session, link
- * an identity or let another person in by a new address or number.
+ * Ends sessions and deletes their refresh tokens. Unless a single session ends, also ends the flows
+ * and changes of contact that one of the others may have started: these could start a session, link
+ * an identity or admit another person by a new address or number.
  */
 export async function endSessions(
   store: Store,
@@ -101,7 +101,7 @@ export async function endSessions(
     readonly userId: string
     readonly scope: LogoutScope
     readonly sessionId?: string | undefined
-    /** The flow that goes on, of the token that is redeemed. */
+    /** The flow of the redeemed token, which continues. */
     readonly keptFlowId?: string | null
   },
 ): Promise<void> {
@@ -122,8 +122,8 @@ export async function endSessions(
 }
 
 /**
- * Ends the sessions of a user that no second factor vouches for, and the flows that one of them may
- * have begun.
+ * Ends the sessions of a user without a second factor, and the flows that one of them may have
+ * started.
  */
 export async function endSessionsBelowAal2(
   store: Store,
@@ -140,8 +140,8 @@ export async function endSessionsBelowAal2(
 }
 
 /**
- * The reason for which a session has ended, as the suffix of the error message; undefined while it
- * is valid.
+ * The reason why a session has ended, as the suffix of the error message; undefined while it is
+ * valid.
  */
 export async function findSessionEnd(
   store: Store,
@@ -199,7 +199,7 @@ async function hasNewerSession(
   return newer !== undefined
 }
 
-// Sessions without a tag, or with one that is not in the settings, have the first tag.
+// Sessions without a tag, or with a tag that is not configured, have the first tag.
 function hasTag(column: PgColumn, tag: string | null, tags: readonly string[]): SQL | undefined {
   if (tags.length === 0) return undefined
   const isFirst = tag === null || tags.indexOf(tag) <= 0

@@ -12,14 +12,14 @@ import type { AccessTokenClaims } from './access-token.ts'
 import { openSession } from './session-store.ts'
 import { endSessions } from './sessions.ts'
 
-/** A stored session whose tokens are still to be returned. */
+/** A stored session whose tokens have not been returned yet. */
 export interface StartedSession {
   readonly user: UserRow
-  /** Where they were not read together with the user, they are read for the answer. */
+  /** Read for the answer if they were not read together with the user. */
   readonly parts?: Parts
   readonly session: SessionRow
   readonly refreshToken: string
-  /** Claims that a hook was asked for beforehand. */
+  /** Claims that a hook has already returned. */
   readonly claims?: AccessTokenClaims | undefined
 }
 
@@ -33,7 +33,7 @@ interface TokenResponse {
   readonly user: Record<string, unknown>
 }
 
-/** Opens a session for a user who has proven who they are. Throws `user_not_found`. */
+/** Opens a session for a user who has authenticated. Throws `user_not_found`. */
 export async function startSession(
   store: Store,
   start: {
@@ -58,7 +58,7 @@ export async function tokenResponse(
   const withParts =
     started.parts === undefined ? await loadParts(services.store, user) : { user, ...started.parts }
   const claims = started.claims ?? (await describeOrEnd(services, started))
-  // A hook may set times of its own.
+  // A hook may set its own times.
   const { iat = 0, exp = 0 } = claims
   return {
     access_token: await services.accessTokens.sign(claims),
@@ -70,7 +70,8 @@ export async function tokenResponse(
   }
 }
 
-// A new session whose access token a hook refused ends: no client has its tokens.
+// If the hook refuses the access token of a new session, the session ends, because no client has
+// its tokens.
 async function describeOrEnd(
   services: AuthServices,
   { user, session }: StartedSession,

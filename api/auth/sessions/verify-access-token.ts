@@ -1,6 +1,6 @@
 import type { AccessTokens } from './access-token.ts'
 
-/** A signed-in user as the other surfaces know one. */
+/** A signed-in user as other surfaces see one. */
 export interface VerifiedAccessToken {
   readonly userId: string
   readonly sessionId: string
@@ -11,7 +11,7 @@ export interface VerifiedAccessToken {
   readonly expiresAtMs: number
 }
 
-/** Checks an access token for another surface; undefined when it is not a valid one of a user. */
+/** Checks an access token for another surface; undefined when it is not a valid token of a user. */
 type VerifyAccessToken = (accessToken: string) => Promise<VerifiedAccessToken | undefined>
 
 /**

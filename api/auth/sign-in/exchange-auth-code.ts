@@ -11,7 +11,7 @@ import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { findByAuthCode, finishFlow, isVerifierOf } from './flow-states.ts'
 
-// A linking flow ends here, with the verifier that only the linking user's client knows.
+// Ends a linking flow. Only the client of the linking user knows the verifier.
 async function linkVerified(
   services: AuthServices,
   request: AuthRequest,
@@ -23,7 +23,7 @@ async function linkVerified(
   return linkToUser(services, request, { userId, visitor: { providerId, profile } })
 }
 
-/** Grant `pkce`: the code from the address bar and the verifier that only the client knows. */
+/** Grant `pkce`: the code from the redirect URL and the verifier that only the client knows. */
 export async function exchangeAuthCode(
   services: AuthServices,
   request: AuthRequest,

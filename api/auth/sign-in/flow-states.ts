@@ -14,7 +14,7 @@ export interface PkceChallenge {
   readonly method: 's256' | 'plain'
 }
 
-/** A flow that ends somewhere else than it began. */
+/** A flow that ends in another request than it began. */
 interface NewFlowState {
   readonly provider: string
   readonly authenticationMethod: string
@@ -24,7 +24,7 @@ interface NewFlowState {
   readonly providerCodeVerifier?: string
   readonly linkingUserId?: string | undefined
   readonly inviteLinkSha256?: Buffer | undefined
-  /** Only the browser with this secret may bring the state back. */
+  /** Only the browser with this secret may return the state. */
   readonly browserSecret?: string | undefined
 }
 
@@ -54,7 +54,7 @@ export function parsePkce(body: {
   return { challenge, method }
 }
 
-/** True when the verifier is the one that the challenge was made of. */
+/** Whether the verifier matches the challenge. */
 export function isVerifierOf(flow: FlowStateRow, verifier: string): boolean {
   const { codeChallenge, codeChallengeMethod } = flow
   if (codeChallenge === null) return false
@@ -66,7 +66,7 @@ export function isVerifierOf(flow: FlowStateRow, verifier: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/** Remembers a flow; `state` is what an external provider hands back. */
+/** Stores a flow; `state` is the value that an external provider returns. */
 export async function startFlow(
   store: Store,
   flow: NewFlowState,
@@ -85,7 +85,7 @@ export async function startFlow(
   return { id, state }
 }
 
-/** The flow of a state, which is void from then on; undefined when unknown, used or too old. */
+/** The flow of a state, which becomes invalid; undefined when unknown, used or too old. */
 export async function redeemState(
   store: Store,
   state: string,
@@ -101,7 +101,7 @@ export async function redeemState(
   return flow
 }
 
-/** Gives a PKCE flow the code that its client exchanges. */
+/** Assigns to a PKCE flow the code that its client exchanges. */
 export async function issueAuthCode(
   store: Store,
   flowStateId: string,
@@ -122,7 +122,7 @@ export async function issueAuthCode(
   return authCode
 }
 
-/** The flow that a code was given to. */
+/** The flow that a code was assigned to. */
 export async function findByAuthCode(
   store: Store,
   authCode: string,
@@ -147,7 +147,7 @@ export async function clearOtherFlows(
   await store.db.delete(flowStates).where(and(isOfUser, isOther))
 }
 
-/** Ends a flow; false when a concurrent request was faster. */
+/** Ends a flow; false when a concurrent request did so first. */
 export async function finishFlow(store: Store, id: string): Promise<boolean> {
   const { flowStates } = store.tables
   const deleted = await store.db

@@ -13,7 +13,7 @@ export interface MintedToken {
   readonly code: string
   readonly linkToken: string
   readonly expiresAt: Date
-  /** Metadata that the user gets when the token is redeemed. */
+  /** Metadata that the user receives when the token is redeemed. */
   readonly userMetadata: Metadata | null
 }
 
@@ -21,20 +21,20 @@ export interface MintedToken {
 export interface PendingCredentials {
   readonly passwordHash?: string | undefined
   readonly userMetadata?: Metadata | undefined
-  /** External identity that stays with the user. */
+  /** An external identity that the user keeps. */
   readonly identityId?: string | undefined
 }
 
-/** Links that lead to a PKCE code begin like this. */
+/** The prefix of links that lead to a PKCE code. */
 export const PKCE_PREFIX = 'pkce_'
 
-/** Makes a one-time token; an older one of the same kind is void from then on. */
+/** Creates a one-time token and invalidates an older one of the same kind. */
 export async function mintOneTimeToken(
   store: Store,
   request: {
     readonly userId: string
     readonly kind: OneTimeTokenKind
-    /** The address or number that the token is sent to. */
+    /** The address or number that receives the token. */
     readonly contact: string
     /** The address or number that the user changes to. */
     readonly changeTo?: string | undefined
@@ -44,7 +44,7 @@ export async function mintOneTimeToken(
     readonly codeLength: number
     readonly pepper: string
     readonly flowStateId?: string | undefined
-    /** A code that was agreed on beforehand, for test numbers. */
+    /** The fixed code of a test number. */
     readonly fixedCode?: string | undefined
   },
 ): Promise<MintedToken> {
@@ -78,7 +78,7 @@ export async function mintOneTimeToken(
   return { id, code, linkToken, expiresAt, userMetadata: minted?.userMetadata ?? null }
 }
 
-/** The live one-time token of a link; undefined when unknown, used or too old. */
+/** The valid one-time token of a link; undefined when unknown, used or too old. */
 export async function findByLink(
   store: Store,
   linkToken: string,
@@ -99,8 +99,8 @@ export async function findByLink(
 }
 
 /**
- * The live one-time token that a typed code belongs to. Every try is counted before it is judged,
- * so that guesses at the same time count too; after `attemptsMax` wrong ones the code is void.
+ * The valid one-time token of a typed code. Every attempt is counted before the code is checked, so
+ * that concurrent guesses count too; after `attemptsMax` wrong ones the code is void.
  */
 export async function findByCode(
   store: Store,
@@ -111,7 +111,7 @@ export async function findByCode(
     readonly code: string
     readonly pepper: string
     readonly attemptsMax: number
-    /** Asks the gateway that made the code, in place of comparing it. */
+    /** Asks the gateway that created the code instead of comparing it. */
     readonly isRight?: (() => Promise<boolean>) | undefined
   },
 ): Promise<OneTimeTokenRow | undefined> {
@@ -139,7 +139,7 @@ export async function findByCode(
   )
 }
 
-/** How many of these users have a live one-time token of these kinds. */
+/** How many of these users have a valid one-time token of these kinds. */
 export async function countLive(
   store: Store,
   {
@@ -161,7 +161,7 @@ export async function countLive(
   return row?.total ?? 0
 }
 
-/** Consumes a one-time token; false when a concurrent request was faster. */
+/** Consumes a one-time token; false when a concurrent request did so first. */
 export async function consumeOneTimeToken(store: Store, id: string): Promise<boolean> {
   const { oneTimeTokens } = store.tables
   const deleted = await store.db
@@ -171,7 +171,7 @@ export async function consumeOneTimeToken(store: Store, id: string): Promise<boo
   return deleted.length > 0
 }
 
-/** Voids the one-time tokens of a user, of every kind or of some. */
+/** Voids the one-time tokens of a user, of all kinds or of some. */
 export async function clearOneTimeTokens(
   store: Store,
   userId: string,

@@ -35,7 +35,7 @@ interface Otp {
 }
 
 /**
- * Sends a link or code to sign in with; unknown contacts are signed up unless `create_user` is
+ * Sends a link or code for signing in. Unknown contacts are signed up unless `create_user` is
  * false.
  */
 export async function otp(
@@ -60,7 +60,7 @@ export async function otp(
   })
 }
 
-/** The older way to ask for a link by email. */
+/** The older endpoint for a link by email. */
 export async function magicLink(
   services: AuthServices,
   request: AuthRequest,
@@ -143,7 +143,7 @@ interface Message {
   readonly to: string
 }
 
-// No password, and the metadata of this request alone.
+// No password, and only the metadata of this request.
 function credentialsOf({ user, parsed }: Message): PendingCredentials {
   const { contact, data } = parsed
   return { userMetadata: signupMetadata(contactClaims(user.id, contact, data), contact.kind) }

@@ -22,7 +22,7 @@ type Redemption =
   /** One side of a change of address has agreed; the other has not yet. */
   | { readonly kind: 'halfway' }
 
-/** The one-time tokens that a `type` of the wire means. */
+/** The one-time tokens of each `type` on the wire. */
 export const KINDS_BY_TYPE: Readonly<Record<string, readonly OneTimeTokenKind[]>> = {
   signup: ['confirmation'],
   invite: ['confirmation'],
@@ -35,8 +35,8 @@ export const KINDS_BY_TYPE: Readonly<Record<string, readonly OneTimeTokenKind[]>
 }
 
 /**
- * Consumes a one-time token and applies it, all or nothing. Of several concurrent requests one
- * succeeds; the others get the answer for an unknown token.
+ * Consumes a one-time token and applies it, in one transaction. Only one of several concurrent
+ * requests succeeds; the others receive the answer for an unknown token.
  */
 export async function redeem(
   services: AuthServices,
@@ -78,7 +78,7 @@ export async function redeem(
   })
 }
 
-// A link is a first factor: where there is a second one, it adds no other way to sign in.
+// A link is a first factor: if the user has a second one, a link adds no further way to sign in.
 async function setFirstPassword(
   store: Store,
   user: UserRow,
@@ -100,7 +100,7 @@ function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: Us
     services.config.mailer.isSecureEmailChangeEnabled &&
     !services.config.mailer.isAutoconfirm &&
     user.email !== null &&
-    // A second link to the same side is not agreement of the other.
+    // A second link to the same side is not the agreement of the other side.
     (user.emailChangeAgreed === 0 || user.emailChangeAgreed === side)
   )
 }
@@ -156,12 +156,12 @@ async function apply(
       await note('user_modified')
       return applyPhoneChange(store, user)
     case 'reauthentication':
-      // Nonces are redeemed with the change that they allow, never here.
+      // Nonces are redeemed with the change that they allow, not here.
       throw authFailure('otp_expired')
   }
 }
 
-/** Gives the user the address that waited for confirmation. */
+/** Sets the address that waited for confirmation. */
 export async function applyEmailChange(store: Store, user: UserRow): Promise<UserRow> {
   const email = user.emailChange
   if (email === null) throw authFailure('otp_expired')
@@ -181,7 +181,7 @@ export async function applyEmailChange(store: Store, user: UserRow): Promise<Use
   })
 }
 
-/** Gives the user the number that waited for confirmation. */
+/** Sets the number that waited for confirmation. */
 export async function applyPhoneChange(store: Store, user: UserRow): Promise<UserRow> {
   const phone = user.phoneChange
   if (phone === null) throw authFailure('otp_expired')

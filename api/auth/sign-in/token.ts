@@ -33,7 +33,7 @@ const GRANTS: Readonly<Record<string, Grant>> = {
   },
 }
 
-/** Issues tokens against one of the grants. */
+/** Issues tokens for one of the grants. */
 export async function token(
   services: AuthServices,
   request: AuthRequest,
@@ -48,7 +48,7 @@ export async function token(
   return grant(services, request, body)
 }
 
-/** The grant of a request; the query wins. */
+/** The grant of a request; the query takes precedence. */
 export function grantTypeOf(
   body: Parsed<typeof TokenBody>,
   query: Parsed<typeof GrantQuery>,
@@ -56,7 +56,7 @@ export function grantTypeOf(
   return query.grant_type || body.grant_type || ''
 }
 
-/** True when an id token is to be added to the account of the caller instead of signing in. */
+/** Whether an id token is added to the account of the caller instead of signing in. */
 export function linksIdentity(
   body: Parsed<typeof TokenBody>,
   query: Parsed<typeof GrantQuery>,
@@ -77,7 +77,7 @@ async function signInWithPassword(
   })
   checkEnabled(services, contact)
   const password = body.password ?? ''
-  // A password may be changed while it is checked: then it is checked anew.
+  // If the password changes during the check, it is checked again.
   let opened: OpenedSession | undefined
   for (let tries = 1; opened === undefined; tries += 1) {
     if (tries > TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
@@ -145,7 +145,7 @@ interface Attempt {
   readonly contact: Contact
 }
 
-// The state of an account is revealed only with the right password.
+// The state of an account is revealed only for the right password.
 function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | undefined {
   const { user, isRight, contact } = attempt
   if (user === undefined || !isRight) return 'invalid_credentials'
@@ -154,7 +154,8 @@ function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | 
   return contact.kind === 'email' ? 'email_not_confirmed' : 'phone_not_confirmed'
 }
 
-// One row for known and unknown accounts alike, so that neither log nor timing distinguishes them.
+// One row for known and unknown accounts alike, so that neither the log nor the timing
+// distinguishes them.
 function recordFailure(
   services: AuthServices,
   request: AuthRequest,

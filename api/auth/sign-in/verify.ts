@@ -21,7 +21,7 @@ const BAD_CODE = 'Token has expired or is invalid'
 const BAD_LINK = 'Email link is invalid or has expired'
 const HALFWAY = 'Confirmation link accepted. Please proceed to confirm link sent to the other email'
 
-/** Redeems a code that was typed, or the token of a link that a server handles itself. */
+/** Redeems a typed code, or the token of a link that another server handles. */
 export async function verify(
   services: AuthServices,
   request: AuthRequest,
@@ -47,7 +47,7 @@ export async function verify(
   return json({ ...(await tokenResponse(services, result.started)), type: body.type })
 }
 
-/** The link of a mail: always ends in a redirect, unless a parameter is missing. */
+/** Handles the link of a mail. Always ends in a redirect, unless a parameter is missing. */
 export async function verifyLink(
   services: AuthServices,
   request: AuthRequest,
@@ -142,10 +142,11 @@ async function findTyped(
   const { contact, code, kinds } = guess
   const { jwt, rateLimits } = services.config
   const candidates = await findCandidates(services, guess.type, contact)
-  // Without anybody to ask, the database is asked all the same: the answer takes as long.
+  // Without candidates the database is queried nevertheless, so that the answer takes as long.
   const userIds = candidates.length > 0 ? candidates.map((user) => user.id) : [randomUUID()]
   const isRight = gatewayCheck(services, contact, code)
-  // A gateway's code names the number, not the user: it proves no one of several claims.
+  // A gateway's code identifies the number, not the user, so it cannot decide between several
+  // claims.
   if (isRight !== undefined && (await countLive(services.store, { userIds, kinds })) > 1) {
     return undefined
   }
@@ -176,7 +177,7 @@ async function findCandidates(
   return owner === undefined ? changing : [owner, ...changing]
 }
 
-// Invited users have no password yet; they may bring one along.
+// Invited users have no password yet and may set one here.
 async function hashNewPassword(
   services: AuthServices,
   password: string | undefined,

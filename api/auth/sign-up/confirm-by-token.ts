@@ -16,9 +16,9 @@ interface Confirmation {
 }
 
 /**
- * Confirms the address or number that a one-time token names. Before the first confirmation anyone
- * may have used the account: only the credentials that came with this token, and those that an
- * administrator set, stay. The caller holds the lock on the user.
+ * Confirms the address or number of a one-time token. Before the first confirmation anyone may have
+ * used the account, so only the credentials of this token, and those that an administrator set, are
+ * kept. The caller holds the lock on the user.
  */
 export async function confirmByToken(
   services: AuthServices,
@@ -32,8 +32,8 @@ export async function confirmByToken(
   return confirmContact(store, reset, kind)
 }
 
-// Another contact was confirmed before. With unverified sign-ins, a phone number proves nothing
-// about the email address, because an unproven session can add a number.
+// Whether another contact was confirmed before. With unverified sign-ins, a phone number proves
+// nothing about the email address, because an unproven session can add a number.
 function isProven(services: AuthServices, { user, kind }: Confirmation): boolean {
   if (kind === 'phone') return user.emailConfirmedAt !== null
   return user.phoneConfirmedAt !== null && !services.config.mailer.allowsUnverifiedSignIns
@@ -69,7 +69,7 @@ async function resetCredentials(
 
 const CONTACT_PROVIDERS: readonly string[] = ['email', 'phone']
 
-/** True when the account was used, or linked to a provider, before any contact was confirmed. */
+/** Whether the account was used, or linked to a provider, before any contact was confirmed. */
 function isUsedUnproven(user: UserRow, identities: readonly IdentityRow[]): boolean {
   const isLinked = identities.some(({ provider }) => !CONTACT_PROVIDERS.includes(provider))
   return user.lastSignInAt !== null || isLinked
@@ -89,7 +89,7 @@ function withoutOtherContact(kind: Contact['kind']): UserChanges {
   }
 }
 
-// A sign-up's metadata includes the claims of its contact, which its identity shows too.
+// A sign-up's metadata includes the claims of its contact, which its identity contains too.
 async function saveClaims(
   store: Store,
   user: UserRow,

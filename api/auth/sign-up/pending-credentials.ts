@@ -5,7 +5,7 @@ import type { Contact } from '#api/auth/users/contact.ts'
 import { prepared } from '#shared/db/client.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
-/** A user with the password hash that a sign-in is compared with. */
+/** A user and the password hash that a sign-in is compared with. */
 interface SignInCandidate {
   readonly user: UserRow
   readonly passwordHash: string | undefined
@@ -53,7 +53,7 @@ export async function findSignInCandidate(
   return { user, passwordHash: user.passwordHash ?? pendingHash ?? undefined }
 }
 
-/** The token that carries the credentials of an unconfirmed sign-up. */
+/** The token with the credentials of an unconfirmed sign-up. */
 export async function findPendingCredentials(
   store: Store,
   userId: string,

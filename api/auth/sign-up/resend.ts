@@ -21,7 +21,7 @@ const TYPES = ['signup', 'email_change', 'sms', 'phone_change'] as const
 
 type ResendType = (typeof TYPES)[number]
 
-/** Sends what waits for confirmation once more; `{}` too where nothing waits. */
+/** Sends a pending confirmation again; `{}` even if none is pending. */
 export async function resend(
   services: AuthServices,
   request: AuthRequest,
@@ -35,7 +35,7 @@ export async function resend(
   checkContact(type, contact)
   checkEnabled(services, contact)
   const pkce = parsePkce(body)
-  // Before any row is written or locked, for known and unknown contacts alike.
+  // Checked before any row is written or locked, for known and unknown contacts alike.
   await checkSendLimit(services, contact)
   await services.addresses.requireDeliverable(contact)
   const user = await findUserByContact(services.store, contact)
@@ -110,7 +110,7 @@ function isPending(type: ResendType, user: UserRow): boolean {
   return (type === 'email_change' ? user.emailChange : user.phoneChange) !== null
 }
 
-// Unknown email addresses meet the limits of known ones.
+// Unknown email addresses are subject to the limits of known ones.
 async function sendToNoUser(services: AuthServices, contact: Contact): Promise<Answer> {
   if (contact.kind === 'email') {
     const gapSeconds = services.config.smtp.confirmationGapSeconds

@@ -9,7 +9,7 @@ import { deleteOtherIdentities, findOwnersOfEmails } from '#api/auth/users/ident
 import { updateUser } from '#api/auth/users/user-store.ts'
 import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 
-/** Whether the visitor's user is confirmed, or has an address to prove first. */
+/** Whether the visitor's user is confirmed, or must prove an address first. */
 export type Settlement =
   | { readonly kind: 'user'; readonly user: UserRow }
   | {
@@ -35,7 +35,7 @@ export async function settleConfirmation(
 ): Promise<Settlement> {
   const { store, profile, user, identity } = settled
   const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
-  // Where people get in without proof of their address, a number of theirs proves nothing about it.
+  // If users may sign in without proof of their address, a number proves nothing about it.
   const isProven = user.phoneConfirmedAt !== null && !allowsUnverifiedSignIns
   if (user.emailConfirmedAt !== null || isProven) return { kind: 'user', user }
   const { email } = user
@@ -80,7 +80,7 @@ async function findFreeEmail(
   return owners.every((id) => id === user.id) ? chosen : undefined
 }
 
-/** The address of a profile that counts: the main one, verified ones first. */
+/** The relevant address of a profile: the primary one, verified ones first. */
 export function primaryEmail(
   profile: ExternalProfile,
 ): ExternalProfile['emails'][number] | undefined {

@@ -10,7 +10,7 @@ import { insertUser } from '#api/auth/users/user-store.ts'
 import type { Metadata } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
 
-/** Makes a user without any contact and signs it in. */
+/** Creates a user without any contact and signs it in. */
 export async function signInAnonymously(
   services: AuthServices,
   request: AuthRequest,

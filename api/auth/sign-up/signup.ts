@@ -32,7 +32,7 @@ import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { signInAnonymously } from './sign-in-anonymously.ts'
 
-/** A sign-up that has been understood. */
+/** A parsed sign-up. */
 interface Signup {
   readonly contact: Contact
   readonly passwordHash: string
@@ -42,7 +42,7 @@ interface Signup {
   readonly isAutoconfirm: boolean
 }
 
-/** Makes a user; without address and number, an anonymous one. */
+/** Creates a user; without address and number, an anonymous one. */
 export async function signup(
   services: AuthServices,
   request: AuthRequest,
@@ -51,8 +51,8 @@ export async function signup(
   if (!body.email && !body.phone) return signInAnonymously(services, request, body.data)
   if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const parsed = await parseSignup(services, body)
-  // Before anything is stored, and for known contacts too: the limit must not reveal which ones
-  // exist.
+  // Checked before anything is stored, and for known contacts too: the limit must not reveal which
+  // ones exist.
   if (!parsed.isAutoconfirm) {
     await services.addresses.requireDeliverable(parsed.contact)
     await checkSendLimit(services, parsed.contact)
@@ -84,7 +84,7 @@ async function parseSignup(
   }
   const isAutoconfirm =
     contact.kind === 'email' ? config.mailer.isAutoconfirm : config.sms.isAutoconfirm
-  // Hashed before anybody looks for the user, so that the answer takes as long for known ones.
+  // Hashed before the user is looked up, so that the answer takes as long for known ones.
   const passwordHash = await services.passwords.hash(body.password)
   return { contact, passwordHash, data: body.data, channel, pkce, isAutoconfirm }
 }
@@ -117,7 +117,7 @@ async function signUpNewUser(
   })
 }
 
-// Where nothing is to be confirmed, the user has the credentials at once.
+// If nothing needs confirmation, the user has the credentials at once.
 function accountOf({ contact, passwordHash, data, isAutoconfirm }: Signup): NewAccount {
   const account = { contact, keepsIdentityClaims: true }
   return isAutoconfirm ? { ...account, passwordHash, data } : { ...account, isSignup: true }
@@ -178,14 +178,15 @@ async function sendConfirmation(
     traits: { provider: 'email' },
   })
   const parts = await loadParts(services.store, sent)
-  // An administrator's metadata about an invited user is not for every client that has the address.
+  // An administrator's metadata about an invited user must not be visible to every client that
+  // knows the address.
   if (sent.invitedAt !== null) {
     return json({ ...presentUser(parts), user_metadata: {}, identities: [] })
   }
   return json(presentSignup(parts, claims, userMetadata))
 }
 
-// The user as it will be once the contact is confirmed: clients expect the metadata they sent.
+// The user in the state after the confirmation, because clients expect the metadata they sent.
 function presentSignup(
   parts: UserWithParts,
   claims: Metadata,
@@ -215,8 +216,8 @@ function recordSignup(
   })
 }
 
-// The same answer for taken addresses as for new ones. Applications know it by its empty list of
-// identities; those who only hold the address learn nothing from the rest.
+// The answer for taken addresses has the form of that for new ones. Applications recognize it by
+// its empty list of identities; clients that only know the address learn nothing from the rest.
 function madeUpUser(
   services: AuthServices,
   request: AuthRequest,

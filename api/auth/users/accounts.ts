@@ -20,7 +20,7 @@ export interface NewAccount {
   readonly contact: Contact
   readonly passwordHash?: string | undefined
   readonly data?: Metadata | undefined
-  /** Administrators' users keep exactly the metadata that was sent. */
+  /** Users that an administrator creates keep exactly the metadata that was sent. */
   readonly keepsIdentityClaims: boolean
   readonly invitedAt?: Date
   /** True for users who sign up themselves: they expire unless they confirm the contact. */
@@ -61,8 +61,8 @@ export async function createAccount(
 
 /**
  * The account of an invited address; undefined when a concurrent sign-up took it. An earlier
- * unconfirmed sign-up may not be by the invited person: its password, sessions, codes and changes
- * of contact are removed.
+ * unconfirmed sign-up may not be from the invited person, so its password, sessions, codes and
+ * changes of contact are removed.
  */
 export async function inviteAccount(
   services: AuthServices,
@@ -70,7 +70,7 @@ export async function inviteAccount(
   invitation: {
     readonly email: string
     readonly known: UserRow | undefined
-    /** The id of a user who is created. */
+    /** The id if the user is created. */
     readonly id?: string | undefined
     readonly data?: Metadata | undefined
     readonly request: AuthRequest
@@ -87,12 +87,12 @@ export async function inviteAccount(
     const userMetadata = mergeWithinLimit(known.userMetadata, data, 'data')
     return updateUser(store, known.id, { invitedAt, userMetadata })
   }
-  // Else two invitations at once wait for each other's rows.
+  // Otherwise two concurrent invitations could deadlock.
   await lockUser(store, known.id)
   await endSessions(store, { userId: known.id, scope: 'global' })
   await clearOneTimeTokens(store, known.id)
   await deleteFactorsAndPasskeys(store, known.id)
-  // Set in sessions of an unconfirmed account, not by an administrator.
+  // Credentials set in sessions of an unconfirmed account, not by an administrator.
   const isSuspectedLost = known.lastSignInAt !== null
   if (isSuspectedLost) await services.onUsersEnded(store.db, [known.id])
   return updateUser(store, known.id, {
@@ -106,7 +106,10 @@ export async function inviteAccount(
   })
 }
 
-/** The metadata of a user who signs up: the claims, without the number, which is the identity's. */
+/**
+ * The metadata of a user who signs up: the claims, without the number, which belongs to the
+ * identity.
+ */
 export function signupMetadata(claims: Metadata, kind: Contact['kind']): Metadata {
   return mergeMetadata({}, kind === 'phone' ? { ...claims, phone: null } : claims)
 }
@@ -126,7 +129,7 @@ export function contactClaims(
   }
 }
 
-/** Notes that the user has proven to own the address or number. */
+/** Records that the user has proven to own the address or number. */
 export async function confirmContact(
   store: Store,
   user: UserRow,
@@ -137,7 +140,7 @@ export async function confirmContact(
   const verified = isEmail ? { email_verified: true } : { phone_verified: true }
   const contact = isEmail ? { email: user.email ?? '' } : { phone: user.phone ?? '' }
   const identities = await listIdentities(store, user.id)
-  // The address of a provider's user gets no identity of its own.
+  // The address of a provider's user does not get a separate identity.
   if (identities.length === 0 || identities.some(({ provider }) => provider === kind)) {
     await saveContactIdentity(store, {
       userId: user.id,
@@ -152,13 +155,13 @@ export async function confirmContact(
   })
 }
 
-/** The user's app_metadata with the providers of the identities as they are now. */
+/** The user's app_metadata with the providers of the current identities. */
 export async function withProviders(store: Store, user: UserRow): Promise<Metadata> {
   const identities = await listIdentities(store, user.id)
   return withProvidersOf(user.appMetadata, identities)
 }
 
-// The provider that the account began with stays the first as long as it is there.
+// The provider with which the account began stays first as long as it is linked.
 function withProvidersOf(appMetadata: Metadata, identities: readonly IdentityRow[]): Metadata {
   const names = [...new Set(identities.map((identity) => identity.provider))]
   if (names.length === 0) return appMetadata
@@ -167,7 +170,7 @@ function withProvidersOf(appMetadata: Metadata, identities: readonly IdentityRow
   return { ...appMetadata, provider, providers }
 }
 
-/** True when the user may sign in with this address or number without further proof. */
+/** Whether the user may sign in with this address or number without further proof. */
 export function isConfirmed(user: UserRow, kind: Contact['kind']): boolean {
   return (kind === 'email' ? user.emailConfirmedAt : user.phoneConfirmedAt) !== null
 }

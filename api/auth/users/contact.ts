@@ -1,7 +1,7 @@
 import { invalid } from '#api/auth/errors.ts'
 import { ServiceError } from '#shared/errors.ts'
 
-/** An address or a number by which a user can be reached. */
+/** An address or number at which a user can be reached. */
 export type Contact =
   | { readonly kind: 'email'; readonly email: string }
   | { readonly kind: 'phone'; readonly phone: string }
@@ -18,7 +18,7 @@ export function parseEmail(text: string): string {
   if (text.length > EMAIL_CHARACTERS_MAX) {
     throw invalid('An email address is too long', 'email')
   }
-  // Before it is lower-cased: that turns the Kelvin sign into a plain k.
+  // Checked before lower-casing, which turns the Kelvin sign into a plain k.
   if (!EMAIL.test(text)) {
     throw invalid('Unable to validate email address: invalid format', 'email')
   }
@@ -39,7 +39,7 @@ interface ContactFailures {
   readonly malformed?: ((kind: Contact['kind']) => ServiceError | undefined) | undefined
 }
 
-/** The contact of a body that must name exactly one; the failures are the endpoint's own. */
+/** The contact of a body, which must name exactly one; each endpoint has its own errors. */
 export function parseContact(
   body: { readonly email?: string | undefined; readonly phone?: string | undefined },
   failures: ContactFailures,
@@ -62,7 +62,7 @@ export function nameOf(contact: Contact): string {
   return contact.kind === 'email' ? contact.email : contact.phone
 }
 
-/** True when mail may go to this address: everybody, or those on the list; labels do not count. */
+/** Whether mail may be sent to this address: any address, or those on the list, ignoring labels. */
 export function isAuthorizedAddress(email: string, authorized: readonly string[]): boolean {
   if (authorized.length === 0) return true
   const plain = email.replace(/\+[^@]*@/, '@')

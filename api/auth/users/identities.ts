@@ -15,7 +15,7 @@ interface NewIdentity {
   readonly lastSignInAt?: Date
 }
 
-/** Adds an identity; undefined when it belongs to a user already. */
+/** Adds an identity; undefined when a user already has it. */
 export async function insertIdentity(
   store: Store,
   fields: NewIdentity,
@@ -29,7 +29,7 @@ export async function insertIdentity(
   return identity
 }
 
-/** Makes or updates the identity of the user's own address or number. */
+/** Creates or updates the identity of the user's own address or number. */
 export async function saveContactIdentity(
   store: Store,
   contact: {
@@ -87,7 +87,8 @@ export async function listIdentities(store: Store, userId: string): Promise<Iden
 
 /**
  * Ids of the users that own one of these email addresses, by account or by an identity whose
- * provider verified it: an unverified claim must not draw the owner into another account.
+ * provider verified it. Unverified claims do not count, because they must not lead the owner into
+ * another account.
  */
 export async function findOwnersOfEmails(
   store: Store,
@@ -113,7 +114,7 @@ export async function findOwnersOfEmails(
   return [...new Set([...byIdentity, ...byAccount].map((row) => row.id))]
 }
 
-/** Refreshes what the provider says about the user. */
+/** Updates the data that the provider returns about the user. */
 export async function updateIdentityData(
   store: Store,
   id: string,
@@ -127,7 +128,7 @@ export async function updateIdentityData(
     .where(eq(identities.id, id))
 }
 
-/** Takes an identity off its user. */
+/** Deletes an identity of a user. */
 export async function deleteIdentity(store: Store, id: string): Promise<void> {
   const { identities } = store.tables
   await store.db.delete(identities).where(eq(identities.id, id))

@@ -8,7 +8,7 @@ const METADATA_BYTES_MAX = 16 * 1024
 
 const METADATA_FIELDS = ['data', 'user_metadata', 'app_metadata'] as const
 
-/** Throws when a metadata field of a body is larger than what is stored. */
+/** Throws when a metadata field of a body is larger than the limit. */
 export function checkMetadataFields(body: unknown): void {
   if (typeof body !== 'object' || body === null) return
   for (const field of METADATA_FIELDS) {

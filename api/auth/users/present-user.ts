@@ -1,13 +1,13 @@
 import type { FactorRow, IdentityRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
-/** A user with what hangs on it, as clients get it. */
+/** A user with identities and factors, as clients receive it. */
 export interface UserWithParts {
   readonly user: UserRow
   readonly identities: readonly IdentityRow[]
   readonly factors: readonly FactorRow[]
 }
 
-/** A user as JSON: texts are never null, moments are absent until they happen. */
+/** A user as JSON: texts are never null, and times are absent until the event happens. */
 export function presentUser({ user, identities, factors }: UserWithParts): Record<string, unknown> {
   return {
     id: user.id,

@@ -12,9 +12,9 @@ import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /**
- * Records a change of address and asks the new address, and with secure changes the current one
- * too, to confirm it. It belongs into one transaction with a lock on the user, so that a link
- * confirms no other change than the one that it was made for.
+ * Records a change of address and asks the new address, and with secure changes also the current
+ * one, to confirm it. It must run in one transaction with a lock on the user, so that a link only
+ * confirms the change that it was created for.
  */
 export async function requestEmailChange(
   services: AuthServices,

@@ -19,7 +19,7 @@ export async function identities(request: UserRequest): Promise<Answer> {
   return json({ identities: request.caller.parts.identities.map(presentIdentity) })
 }
 
-/** Takes an identity off the account, unless it is the last. */
+/** Removes an identity from the account, unless it is the last. */
 export async function unlinkIdentity(
   services: AuthServices,
   request: UserRequest,
@@ -30,7 +30,7 @@ export async function unlinkIdentity(
   const { caller } = request
   await requireAssurance(services.store, caller, 'unlink identities')
   await inTransaction(services.store, async (store) => {
-    // Locked, so that two at once cannot take the last two.
+    // Locked, so that two concurrent requests cannot remove the last two.
     const user = await lockUser(store, caller.user.id)
     await requireLiveSession(store, caller.session)
     const all = await listIdentities(store, user.id)
@@ -66,7 +66,7 @@ async function contactAfter(
   const { user, gone, rest } = unlinked
   if (gone.provider === 'phone') return { phone: null, phoneConfirmedAt: null }
   if (user.email === null || rest.some((identity) => identity.email === user.email)) return {}
-  // The account's address counts as confirmed: only one that is verified can follow it.
+  // The account's address counts as confirmed, so only a verified one can replace it.
   const verified = rest.find((identity) => identity.identityData.email_verified === true)
   const email = verified?.email ?? null
   if (email === null) return { email: null, emailConfirmedAt: null }

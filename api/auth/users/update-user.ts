@@ -33,11 +33,11 @@ interface Change {
   readonly body: Body
   readonly channel: 'sms' | 'whatsapp'
   readonly pkce: PkceChallenge | undefined
-  /** New address or number; undefined when it stays. */
+  /** New address or number; undefined when unchanged. */
   readonly email: string | undefined
   readonly phone: string | undefined
   readonly passwordHash: string | undefined
-  /** Used up together with the change. */
+  /** Consumed together with the change. */
   readonly nonce?: OneTimeTokenRow | undefined
 }
 
@@ -127,7 +127,7 @@ async function checkTaken(
   }
 }
 
-// All or nothing: a request that is refused by a limit changes nothing.
+// One transaction: a request that a limit refuses changes nothing.
 async function store(
   services: AuthServices,
   request: UserRequest,
@@ -137,9 +137,9 @@ async function store(
   const { body, passwordHash } = change
   const actor = { kind: 'user', user: before } as const
   return inTransaction(services.store, async (tx) => {
-    // Metadata is merged under the lock, so that of two changes at once none is lost.
+    // Metadata is merged under the lock, so that concurrent changes are not lost.
     const user = await lockUser(tx, before.id)
-    // Of two changes of password at once, the later one comes from a session that has ended.
+    // Of two concurrent password changes, the later one belongs to a session that has ended.
     await requireLiveSession(tx, session)
     if (change.nonce !== undefined) await consumeNonce(tx, user, change.nonce)
     const changes: UserChanges = {

@@ -13,7 +13,8 @@ export interface Parts {
 export type JsonRow = Readonly<Record<string, unknown>>
 
 /**
- * Selects the parts of the user of the statement's own `users`, so that they cost no query more.
+ * Selects identities and factors of the `users` row of the statement, so that they need no query of
+ * their own.
  */
 export function selectParts({ users, identities, factors }: AuthTables) {
   return { identities: listOf(users, identities), factors: listOf(users, factors) }
@@ -32,12 +33,12 @@ export function readParts(
 }
 
 function listOf(users: PgTable, table: PgTable): SQL<readonly JsonRow[]> {
-  // Spelled out: in a statement of one table the query builder leaves table names away.
+  // Written out, because in a statement of one table the query builder omits table names.
   const userId = sql`${sql.identifier(getTableName(users))}.id`
   return sql`coalesce((select json_agg(p order by p.created_at, p.id) from ${table} p where p.user_id = ${userId}), '[]'::json)`
 }
 
-/** The row of a table that came as JSON. */
+/** The row of a table that was returned as JSON. */
 export function readJsonRow<Table extends PgTable>(
   table: Table,
   row: JsonRow,

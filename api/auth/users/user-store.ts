@@ -47,7 +47,7 @@ interface NewUser {
   readonly signedUpAt?: Date | undefined
 }
 
-/** Columns that may change after a user was made. */
+/** Columns that may change after a user was created. */
 export type UserChanges = Partial<Omit<UserRow, 'id' | 'createdAt' | 'updatedAt'>>
 
 /** A user who was not deleted. */
@@ -56,7 +56,7 @@ export async function findUserById(store: Store, id: string): Promise<UserRow | 
   return first(store, eq(users.id, id))
 }
 
-/** A user, also one who was soft-deleted: for administrators only. */
+/** A user, including soft-deleted ones; only for administrators. */
 export async function findAnyUserById(store: Store, id: string): Promise<UserRow | undefined> {
   const { users } = store.tables
   const [user] = await store.db.select().from(users).where(eq(users.id, id)).limit(1)
@@ -100,7 +100,7 @@ export async function findUsersChangingTo(store: Store, contact: Contact): Promi
     .limit(CHANGING_USERS_MAX)
 }
 
-// More claimants of one address than this are not people.
+// No address has more honest claimants than this.
 const CHANGING_USERS_MAX = 5
 
 /** The user with a lock on the row until the transaction ends. */
@@ -136,9 +136,9 @@ export async function updateUser(store: Store, id: string, changes: UserChanges)
 }
 
 /**
- * Withdraws the changes of contact that wait for one confirmation alone: of a number, and of an
- * address to which the present address need not agree. Their codes alone would not do: anyone may
- * ask for new ones while a change waits.
+ * Withdraws the changes of contact that need only one more confirmation: of a number, and of an
+ * address that the current address need not confirm. Deleting their codes would not be enough,
+ * because new ones can be requested while a change is pending.
  */
 export async function withdrawContactChanges(store: Store, userId: string): Promise<void> {
   const { users, oneTimeTokens } = store.tables
@@ -163,14 +163,17 @@ export async function withdrawContactChanges(store: Store, userId: string): Prom
   if (withdrawn !== undefined) await clearOneTimeTokens(store, userId, ['email_change_new'])
 }
 
-/** How the row of a user says which address has agreed to a change, by the kind of its token. */
+/**
+ * The value with which a user's row records which address has agreed to a change, by the kind of
+ * its token.
+ */
 export const EMAIL_CHANGE_SIDES = { email_change_new: 2, email_change_current: 3 } as const
-/** Older versions wrote it for either address. */
+/** Older versions stored this value for either address. */
 const EITHER_SIDE_AGREED = 1
 
 /**
- * Moves a sign-up that is not confirmed to the audience of the newest request, whose token replaces
- * the older one: an earlier request must not choose the audience of the owner of the address.
+ * Moves an unconfirmed sign-up to the audience of the newest request, whose token replaces the
+ * older one: an earlier request must not choose the audience of the owner of the address.
  */
 export async function adoptAudience(store: Store, userId: string, aud: string): Promise<void> {
   const { users } = store.tables
@@ -182,7 +185,7 @@ export async function adoptAudience(store: Store, userId: string, aud: string): 
     .where(and(eq(users.id, userId), isUnconfirmed, isOther))
 }
 
-/** Writes the same password anew; false when it was changed, or written anew, meanwhile. */
+/** Hashes the same password again; false when it was changed or hashed again in between. */
 export async function replacePasswordHash(
   store: Store,
   user: Pick<UserRow, 'id' | 'passwordHash'>,
@@ -197,7 +200,7 @@ export async function replacePasswordHash(
   return replaced.length > 0
 }
 
-/** The columns that remember when something was last sent. */
+/** The columns with the time of the last message of a kind. */
 export type SentColumn =
   | 'confirmationSentAt'
   | 'recoverySentAt'
@@ -206,8 +209,8 @@ export type SentColumn =
   | 'reauthenticationSentAt'
 
 /**
- * Notes that something is sent now, unless something was within the gap: of many requests at once
- * one wins. Returns the user, or the seconds to wait.
+ * Records that a message is sent now, unless another was within the gap; only one of several
+ * concurrent requests succeeds. Returns the user, or the seconds to wait.
  */
 export async function claimSend(
   store: Store,
@@ -215,7 +218,7 @@ export async function claimSend(
     readonly userId: string
     readonly column: SentColumn
     readonly gapSeconds: number
-    /** Changes that are stored together with the claim, or not at all. */
+    /** Changes that are stored in the same statement as the claim. */
     readonly changes?: UserChanges | undefined
   },
 ): Promise<{ user: UserRow } | { waitSeconds: number }> {
@@ -299,14 +302,14 @@ export async function listUsers(
   return { users: rows, total: counted?.total ?? 0 }
 }
 
-/** Deletes a user with everything that hangs on it; false when there was none. */
+/** Deletes a user and all dependent rows; false when there was no such user. */
 export async function deleteUser(store: Store, id: string): Promise<boolean> {
   const { users } = store.tables
   const deleted = await store.db.delete(users).where(eq(users.id, id)).returning({ id: users.id })
   return deleted.length > 0
 }
 
-/** Keeps the row without any personal data. */
+/** Keeps the row without personal data. */
 export async function softDeleteUser(store: Store, user: UserRow): Promise<void> {
   const { identities, sessions, oneTimeTokens } = store.tables
   const veil = (value: string | null): string | null =>
@@ -337,19 +340,19 @@ export async function softDeleteUser(store: Store, user: UserRow): Promise<void>
   await store.db.delete(oneTimeTokens).where(eq(oneTimeTokens.userId, user.id))
 }
 
-/** True while an administrator keeps the user out. */
+/** Whether the user is banned. */
 export function isBanned(user: UserRow, now: Date): boolean {
   return user.bannedUntil !== null && user.bannedUntil > now
 }
 
-/** False for banned users, and for soft-deleted ones. */
+/** False for banned and soft-deleted users. */
 export function maySignIn(user: UserRow, now: Date): boolean {
   return !isBanned(user, now) && user.deletedAt === null
 }
 
 function matchesFilter(store: Store, filter: string): SQL | undefined {
   const { users } = store.tables
-  // `position` instead of `like`, so that percent signs and underscores mean themselves.
+  // `position` instead of `like`, so that percent signs and underscores are literal.
   return or(
     containsText(users.email, filter),
     containsText(textOfField(users.userMetadata, 'full_name'), filter),

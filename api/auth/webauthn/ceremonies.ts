@@ -5,7 +5,7 @@ import type { UserRow, WebAuthnCredentialRow } from '#shared/db/schema/auth.ts'
 
 import type { AssertionResponse, AttestationResponse } from './schemas.ts'
 
-/** A credential that an authenticator has just made. */
+/** A credential that an authenticator has just created. */
 export type NewCredential = Pick<
   WebAuthnCredentialRow,
   | 'credentialId'
@@ -23,13 +23,13 @@ export interface CredentialUse {
   readonly isBackedUp: boolean
 }
 
-/** Options as browsers read them, and the challenge in them. */
+/** Options as browsers read them, and their challenge. */
 interface Ceremony {
   readonly challenge: string
   readonly options: object
 }
 
-// EdDSA, ES256 and RS256, in COSE's numbers.
+// EdDSA, ES256 and RS256 as COSE identifiers.
 const ALGORITHMS = [-8, -7, -257]
 
 /** The options for `navigator.credentials.create()`. */
@@ -66,7 +66,8 @@ export async function beginRegistration(
 }
 
 /**
- * The options for `navigator.credentials.get()`; without credentials for any passkey of the site.
+ * The options for `navigator.credentials.get()`. Without credentials any passkey of the site is
+ * accepted.
  */
 export async function beginAssertion(
   services: AuthServices,
@@ -154,7 +155,7 @@ export async function verifyAssertion(
 
 const NO_AAGUID = '00000000-0000-0000-0000-000000000000'
 
-// Loaded by the first ceremony: a server without WebAuthn does without its 5 MB.
+// Loaded by the first ceremony: a server without WebAuthn saves its 5 MB.
 function loadLibrary() {
   return import('@simplewebauthn/server')
 }
@@ -163,8 +164,8 @@ function describe({ credentialId, transports }: WebAuthnCredentialRow) {
   return { id: credentialId.toString('base64url'), transports: [...transports] }
 }
 
-// No attestation is asked for, so a statement is ignored, as the standard permits: the library
-// would load the revocation lists that certificates of a client name.
+// No attestation is requested, so a statement is ignored, as the standard permits. The library
+// would otherwise load the revocation lists that a client's certificates name.
 async function withoutStatement(given: AttestationResponse): Promise<RegistrationResponseJSON> {
   const { decodeAttestationObject, isoBase64URL, isoCBOR } = await import(
     '@simplewebauthn/server/helpers'
@@ -193,8 +194,7 @@ async function withoutStatement(given: AttestationResponse): Promise<Registratio
 
 const TRANSPORTS_MAX = 10
 
-// The library throws for every reason to refuse, and its parsers throw errors of their own for
-// bytes of another format.
+// The library throws for every reason to refuse, and its parsers throw errors for malformed bytes.
 async function orUndefined<T>(
   services: AuthServices,
   verify: () => Promise<T | undefined>,

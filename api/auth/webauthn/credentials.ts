@@ -7,7 +7,7 @@ import type { WebAuthnCredentialRow } from '#shared/db/schema/auth.ts'
 
 import type { CredentialUse, NewCredential } from './ceremonies.ts'
 
-/** Adds a credential; undefined when it is registered already, by any user. */
+/** Adds a credential; undefined when any user has registered it already. */
 export async function insertCredential(
   store: Store,
   fields: NewCredential & Pick<WebAuthnCredentialRow, 'userId' | 'factorId' | 'friendlyName'>,
@@ -63,8 +63,8 @@ export async function findPasskeyByCredentialId(
 }
 
 /**
- * Notes a use of a credential; false when it is gone, or when its counter went past this use
- * meanwhile: then there are two authenticators with one key.
+ * Records a use of a credential. False when it was deleted, or when its counter has already passed
+ * this use: then two authenticators have the same key.
  */
 export async function useCredential(
   store: Store,
@@ -79,7 +79,7 @@ export async function useCredential(
     .where(
       and(
         eq(credentials.id, id),
-        // Authenticators without a counter always say 0.
+        // Authenticators without a counter always report 0.
         or(
           lt(credentials.signCount, signCount),
           signCount === 0 ? eq(credentials.signCount, 0) : undefined,

@@ -2,7 +2,7 @@ import type { Static } from 'typebox'
 
 import { Type } from '#shared/schema-types.ts'
 
-// A credential with a long certificate chain stays below these.
+// A credential with a long certificate chain stays within these limits.
 const bytes = (description: string, max: number) =>
   Type.String({ description, maxLength: max, pattern: '^[A-Za-z0-9_-]*$' })
 const CREDENTIAL_ID_MAX = 1400

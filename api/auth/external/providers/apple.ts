@@ -5,7 +5,7 @@ import { textAt } from '#shared/json.ts'
 const idToken: IdTokenRule = {
   issuer: ownIssuer('https://appleid.apple.com'),
   audiences: ({ iosBundleId }) => (iosBundleId === '' ? [] : [iosBundleId]),
-  // Apple vouches for every address, relayed ones too.
+  // Apple guarantees every address, including relayed ones.
   profile: (claims) =>
     profileOfClaims(claims, { isVerified: true, customClaims: ['auth_time', 'is_private_email'] }),
 }
@@ -23,7 +23,7 @@ export const apple: ProviderRow = {
   profile: appleProfile,
 }
 
-// Apple sends the name once, beside the code of the first sign-in, and unsigned.
+// Apple sends the name once, unsigned, with the code of the first sign-in.
 async function appleProfile(source: ProfileSource) {
   const profile = idToken.profile(await source.claims(), source.config)
   const name = appleName(source.query.user)

@@ -6,7 +6,7 @@ const DEFAULT_URL = 'https://login.microsoftonline.com/common'
 
 const idToken: IdTokenRule = {
   issuer: (config) => `${ownIssuer(DEFAULT_URL)(config)}/v2.0`,
-  // For several tenants the issuer is a pattern; the token's tenant must fill it.
+  // For several tenants the issuer is a pattern, which the token's tenant must match.
   issuerOf: (pattern, claims) => pattern.replace('{tenantid}', textAt(claims, 'tid')),
   profile: (claims, { url }) =>
     profileOfClaims(claims, { isVerified: isAzureVerified(claims, url), keepsOthers: true }),
@@ -30,8 +30,8 @@ const PERSONAL_TENANT = '9188040d-6c67-4c5b-b112-36a304b66dad'
 const SEVERAL_TENANTS = ['common', 'organizations']
 
 /**
- * Applications add the claim `xms_edov`. Without it, the tenant's administrator chose the address;
- * anyone may have a tenant, so only the operator's own one is trusted.
+ * Applications add the claim `xms_edov`. Without it, the tenant's administrator chose the address.
+ * Anyone may have a tenant, so only the operator's own one is trusted.
  */
 function isAzureVerified(claims: Readonly<Record<string, unknown>>, url: string): boolean {
   const { xms_edov: edov, tid } = claims

@@ -28,7 +28,7 @@ export const facebook: ProviderRow = {
       emails: oneEmail(textAt(user, 'email'), true),
     })
   },
-  // Of "Limited Login" on devices; the redirect brings none.
+  // Only "Limited Login" on devices returns an id token.
   idToken: {
     issuer: ownIssuer('https://www.facebook.com'),
     hasPlainNonce: true,

@@ -10,7 +10,7 @@ export const github: ProviderRow = {
   clientAuth: 'body',
   usesPkce: true,
   async profile({ load, at, config }) {
-    // GitHub Enterprise has the same interface below /api/v3 of its own host.
+    // GitHub Enterprise has the same API below /api/v3 of its own host.
     const api = config.url === '' ? 'https://api.github.com' : at('https://github.com/api/v3')
     const user = await load(`${api}/user`)
     const emails = await load(`${api}/user/emails`)

@@ -22,7 +22,7 @@ export const gitlab: ProviderRow = {
       picture: textAt(user, 'avatar_url'),
       emails: [
         ...oneEmail(main, textAt(user, 'confirmed_at') !== ''),
-        // Nothing in this list says that anybody confirmed them.
+        // The list does not state whether these addresses were confirmed.
         ...(Array.isArray(others) ? others : []).flatMap((entry: unknown) =>
           oneEmail(textAt(entry, 'email'), false)
             .filter(({ email }) => email !== main)

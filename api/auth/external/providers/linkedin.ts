@@ -29,7 +29,7 @@ export const linkedin: ProviderRow = {
   },
 }
 
-// LinkedIn has a name per language, and says which one its owner prefers.
+// LinkedIn has a name per language, and states which one its owner prefers.
 function localized(name: unknown): string {
   const language = textAt(name, 'preferredLocale', 'language')
   const country = textAt(name, 'preferredLocale', 'country')

@@ -6,7 +6,7 @@ const idToken: IdTokenRule = {
   profile: (claims) => profileOfClaims(claims, { keepsOthers: true }),
 }
 
-/** Any issuer with OpenID Connect: its discovery document names the addresses. */
+/** Any issuer with OpenID Connect, whose discovery document names the endpoints. */
 export const oidc: ProviderRow = {
   scopes: ['openid', 'email', 'profile'],
   clientAuth: 'body',

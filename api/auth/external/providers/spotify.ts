@@ -19,7 +19,7 @@ export const spotify: ProviderRow = {
       subject: textAt(user, 'id'),
       name: textAt(user, 'display_name'),
       picture: textAt(images, 0, 'url'),
-      // Spotify says itself that it never checks addresses.
+      // Spotify documents that it never verifies addresses.
       emails: oneEmail(textAt(user, 'email'), false),
     })
   },

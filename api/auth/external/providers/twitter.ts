@@ -70,7 +70,7 @@ export function createTwitter(options: {
   }
 }
 
-// A request token is good for the sign-in that it was asked for, and for no other.
+// A request token is only valid for the sign-in that requested it.
 function keyOf(state: string, token: string): string {
   return createHash('sha256').update(`${state}:${token}`).digest('base64url')
 }
@@ -89,7 +89,7 @@ function toTwitterProfile(user: unknown, issuer: string, access: Token) {
   const screenName = textAt(user, 'screen_name')
   const profile = toProfile({
     issuer,
-    // The number is beyond what JSON numbers keep exactly.
+    // The number exceeds the range that JSON numbers represent exactly.
     subject: textAt(user, 'id_str'),
     name: textAt(user, 'name'),
     userName: screenName,
