@@ -27,7 +27,7 @@ interface Batch {
   readonly list: readonly NewActivity[]
   readonly nowMs: number
   readonly pathOf: (index: number) => string
-  /** Bytes that the activities of clients have together. */
+  /** Bytes of all activities that clients record. */
   readonly bytesMax: number
 }
 
@@ -150,10 +150,10 @@ interface NewRow {
 }
 
 /**
- * Inserts the activities that are new, in one statement, and returns their keys. With `bytesMax`,
- * which those of clients have, an id that is stored with another digest fails the statement, which
- * then records nothing: its digest would become null. An organization with that many bytes gets no
- * new ones.
+ * Inserts the new activities in one statement, and returns their keys. With `bytesMax`, which
+ * applies to activities of clients, an id that is stored with another digest makes the statement
+ * fail without recording anything, because its digest would become null. An organization at that
+ * limit gets no new activities.
  */
 async function insert(
   db: Db,

@@ -133,7 +133,7 @@ export function digestOf(sent: Activity['sent']): Buffer {
   return createHash('sha256').update(canonical(sent)).digest()
 }
 
-/** The id of a reference: the string itself, or the object's `id`, else its `name`. */
+/** The id of a reference: the string itself, or the object's `id`, or its `name`. */
 function referenceId(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (!isRecord(value)) return undefined
@@ -218,7 +218,7 @@ function requireId(value: unknown, path: string): void {
 
 function requireReference(value: unknown, path: string): void {
   const id = referenceId(value)
-  // An object of the vocabulary may have its content alone, such as a note.
+  // An object of the vocabulary may consist of its content, such as a note.
   if (id === undefined && isRecord(value) && value.type !== undefined) {
     requireText(value.type, `${path}.type`, TYPE_LENGTH_MAX)
     return

@@ -54,14 +54,14 @@ interface NewBatch {
 
 interface BatchPage {
   readonly limit: number
-  /** The id of the last batch of the page before. */
+  /** The id of the last batch of the previous page. */
   readonly after?: string
 }
 
 /** The organizations whose batches a process validates or finalizes. */
 interface Rotation {
   readonly busy: readonly string[]
-  /** Those that were served, the least recent first. */
+  /** Organizations that were served, the least recent first. */
   readonly served: readonly string[]
 }
 
@@ -80,11 +80,11 @@ export interface Batches {
   list(organizationId: string, page: BatchPage): Promise<{ rows: BatchRow[]; hasMore: boolean }>
   /** Starts the cancellation; undefined for an unknown batch, unchanged for an ended one. */
   cancel(organizationId: string, id: string): Promise<BatchRow | undefined>
-  /** Whether the lines of batches may have some bytes more, beside all else that is stored. */
+  /** Whether lines of batches may add this many bytes to the organization's stored contents. */
   hasRoom(organizationId: string, bytes: number): Promise<boolean>
   /**
-   * Leases a batch that waits for validation or finalization, unless another process holds it: of
-   * the organizations that were served least recently, and of none that is busy.
+   * Leases a batch that waits for validation or finalization, unless another process holds it. The
+   * organization served least recently comes first; busy ones are skipped.
    */
   lease(leaseId: string, seconds: number, rotation: Rotation): Promise<BatchRow | undefined>
   renew(leaseId: string, seconds: number): Promise<void>
@@ -99,7 +99,9 @@ export interface Batches {
   settle(): Promise<void>
 }
 
-/** The states of unfinished batches, as in their partial index: finished batches are many. */
+/**
+ * The states of unfinished batches, as in their partial index, because most batches are finished.
+ */
 const OPEN = ['validating', 'in_progress', 'finalizing', 'cancelling'] as const
 const CANCELLABLE = ['validating', 'in_progress'] as const
 const NO_LEASE = { leaseId: null, leaseUntil: null }
@@ -165,7 +167,7 @@ function create(
   return inTransaction(db, async (tx) => {
     const found = tx.select({ id: organizations.id }).from(organizations)
     await found.where(eq(organizations.id, organizationId)).for('no key update')
-    // Of before the insertion, which its own statement does not see.
+    // Counted before the insertion, which its own statement does not see.
     const open = sql<string>`(${tx
       .select({ total: sql`count(*)` })
       .from(batches)

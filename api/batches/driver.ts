@@ -23,11 +23,14 @@ export interface DriverServices extends FinalizeServices {
   readonly log: Logger
 }
 
-/** Lines that one process runs at a time: 32 of one organization leave room for others. */
+/**
+ * Lines that one process runs at a time: one organization can take 32, which leaves slots for
+ * others.
+ */
 const SLOTS = { total: 40, reserved: 8 }
 /** The claims of a dead process expire after this time. */
 const LEASE_SECONDS = 15
-/** Batches that one process validates or finalizes at a time, each of another organization. */
+/** Batches that one process validates or finalizes at a time, each from another organization. */
 const STEWARDED_MAX = 2
 /** Organizations that are remembered in the order in which their batches were served. */
 const SERVED_MAX = 1000
@@ -57,7 +60,7 @@ export class BatchDriver {
     this.#loop = new PollLoop(() => this.#look())
   }
 
-  /** Returns every claim that is not finished. */
+  /** Releases every unfinished claim. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     for (const { abort } of this.#running.values()) abort.abort()
@@ -140,7 +143,9 @@ export class BatchDriver {
     }
   }
 
-  /** Leases one batch, so that large ones of an organization do not delay those of others. */
+  /**
+   * Leases one batch at a time, so that large ones of an organization do not delay those of others.
+   */
   async #takeStewardship(): Promise<boolean> {
     const rotation = { busy: [...this.#stewarded.keys()], served: [...this.#served] }
     const batch = await this.#services.batches.lease(this.#leaseId, LEASE_SECONDS, rotation)
@@ -187,7 +192,7 @@ export class BatchDriver {
   }
 }
 
-/** The answer of a line whose own answer does not fit. */
+/** The answer of a line whose own answer does not fit into the storage. */
 const NO_ROOM = {
   statusCode: storageLimitExceeded().status,
   body: JSON.stringify(presentErrorBody(storageLimitExceeded())),

@@ -51,7 +51,7 @@ async function writeFile(
   const { organizationId } = batch
   const id = `file-${batch.id.replace(/^batch_/, '')}${isGood ? 'out' : 'err'}`
   if ((await files.find(organizationId, id)) !== undefined) return id
-  // Not the id: a delayed process must not overwrite a published file.
+  // Not derived from the id: a delayed process must not overwrite a published file.
   const objectKey = `files/${randomId('file-')}`
   const hash = createHash('sha256')
   async function* rows(): AsyncGenerator<Buffer> {

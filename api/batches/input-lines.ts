@@ -47,7 +47,7 @@ export async function* readInput(
     if (seen.size > LINES_MAX) faults.push(tooMany(number))
     if (faults.length >= FAULTS_MAX || seen.size > LINES_MAX) break
     chars += text.length
-    // A faulty file is not stored; from here on only faults are collected.
+    // The lines of a faulty file are not stored; from here on only faults are collected.
     if (faults.length > 0) page = []
     if (page.length < PAGE_LINES && chars < PAGE_CHARS) continue
     yield page
@@ -99,7 +99,7 @@ function readLine(
     const limit = `at most ${CUSTOM_ID_LENGTH_MAX} characters`
     return at('string_above_max_length', 'custom_id', `The custom_id may have ${limit}.`)
   }
-  // Postgres stores no zero characters in texts, and no halves of surrogate pairs.
+  // Postgres text cannot contain NUL characters or halves of surrogate pairs.
   if (customId.includes('\0') || !customId.isWellFormed()) {
     return at('invalid_value', 'custom_id', 'The custom_id holds what is not a character.')
   }

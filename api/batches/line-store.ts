@@ -25,7 +25,7 @@ import { openText, sealText } from '#shared/stored-content.ts'
 
 import { lineContextOf } from './batch.ts'
 
-/** A line that a process has claimed, with what it needs of its batch. */
+/** A line that a process has claimed, with the fields of its batch that it needs. */
 export type ClaimedLine = Pick<BatchLineRow, 'batchId' | 'line' | 'body' | 'attempts'> &
   Pick<BatchRow, 'organizationId' | 'endpoint' | 'modelIds' | 'apiKeyId' | 'userId'>
 
@@ -59,15 +59,15 @@ interface LineCounts {
 /** The lines of batches. One process at a time claims a line, and each is answered once. */
 export interface BatchLines {
   /**
-   * Claims lines of the next batch in rotation, among those of the organizations that have the
-   * fewest lines in flight.
+   * Claims lines of the next batch in rotation, from the organizations with the fewest lines in
+   * flight.
    */
   claim(leaseId: string, seconds: number, room: SlotRoom): Promise<readonly ClaimedLine[]>
   /** Renews claims; returns the lines that must still run. */
   renew(leaseId: string, seconds: number): Promise<ReadonlySet<string>>
   /** Writes and counts the answer once; false when another process holds the line. */
   finish(line: ClaimedLine, leaseId: string, answer: LineAnswer): Promise<boolean>
-  /** Returns a line for a later attempt. */
+  /** Releases a line for a later attempt. */
   release(
     line: ClaimedLine,
     leaseId: string,
@@ -90,7 +90,8 @@ export interface BatchEnd {
 const LINES_PER_TURN = 8
 const PAGE_LINES = 200
 /**
- * An answer with many vectors has tens of megabytes: a page ends after the line that exceeds this.
+ * An answer with many vectors has tens of megabytes, so a page ends after the line that exceeds
+ * this.
  */
 const PAGE_BYTES = 1024 * 1024
 
@@ -167,7 +168,7 @@ export function openBatchLines(db: Db, tables: BatchTables, cipher?: ContentCiph
   }
 }
 
-/** A batch bears the name of the model that answered first. */
+/** The model of a batch is the one that answered first. */
 function used({ modelId, ...sums }: BatchTables['batches'], use: Partial<LineUse>) {
   if (use.usage === undefined) return {}
   const { promptTokens, completionTokens, cachedTokens, reasoningTokens = 0 } = use.usage
@@ -295,9 +296,9 @@ async function close(
 }
 
 /**
- * Batches alternate: of the organizations with the fewest lines in flight, the one that was served
- * longest ago goes first. A line with an expired lease belonged to a process that died. Of one
- * batch, the index has the lines in their order: a join would sort all remaining ones each time.
+ * Batches alternate: of the organizations with the fewest lines in flight, the one served longest
+ * ago goes first. A line with an expired lease belonged to a process that died. The index returns
+ * the lines of one batch in order; a join would sort all remaining ones each time.
  */
 function claim(
   db: Db,

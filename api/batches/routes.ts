@@ -23,7 +23,7 @@ interface BatchServices {
     >
     usedBytes(organizationId: string): Promise<number>
   }
-  /** How much an organization may store. */
+  /** The storage limit of an organization. */
   readonly storageBytesMax: number
 }
 
@@ -104,7 +104,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
   }
 }
 
-/** Outputs exceed no quota; without this limit one input could produce outputs without end. */
+/** Outputs have no quota; without this limit one input could produce unlimited outputs. */
 async function mustHaveRoom(
   { files, storageBytesMax }: BatchServices,
   organizationId: string,

@@ -33,7 +33,7 @@ export async function runLine(
   const { execute, log, signal } = options
   // Names the line in its output file, and its usage and activity.
   const id = lineIdOf(line.batchId, line.line)
-  // How many processes may die while they run the line; the line may not be the cause.
+  // This many processes may die while they run the line, because the line may not be the cause.
   if (line.attempts > ATTEMPTS_MAX) return failed(id, failure.internal(INTERNAL_MESSAGE))
   try {
     const { body, ...use } = await execute({

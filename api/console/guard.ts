@@ -18,7 +18,7 @@ export interface ConsoleGuard {
    * undefined for other tokens.
    */
   findAdministrator(accessToken: string): Promise<string | undefined>
-  /** The present role of the user of a session; undefined when the session is no longer valid. */
+  /** The current role of the user of a session; undefined when the session is no longer valid. */
   roleNow(session: AdminSession & { readonly userId: string }): Promise<ConsoleRole | undefined>
   /** Ends the session of the user server behind a session of the console. */
   endSession(session: AdminSession & { readonly userId: string }): Promise<void>
@@ -114,7 +114,7 @@ export async function judgeAdminToken(
   }
 }
 
-/** The message for a client that has tried too often. */
+/** The message for a client with too many attempts. */
 export function tooManyAttempts(seconds: number): string {
   const wait = seconds < 60 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`
   return `Too many attempts. Try again in ${wait}.`

@@ -13,7 +13,7 @@ interface Watched {
   queueMs?: number
   firstTokenMs?: number
   completionTokens?: number
-  /** The failure of its job: a started stream cannot show it in its status. */
+  /** The failure of its job, which the status of a started stream cannot show. */
   failure?: ErrorKind
 }
 
@@ -114,7 +114,7 @@ export class IncidentWatch {
   }
 }
 
-/** Probes and pages would hide what clients ask for. */
+/** Probes and pages would hide the requests of clients. */
 function isServed(route: string): boolean {
   return route !== '' && !isPage(route) && !/^\/(docs|health|healthz|readyz|assets)\b/.test(route)
 }

@@ -11,10 +11,10 @@ export const SERIES_RANGES = {
 
 export type SeriesRange = keyof typeof SERIES_RANGES
 
-/** The numbers that are added up over all processes. */
+/** The numbers that are summed over all processes. */
 type Counted = 'requests' | 'errors' | 'refusals' | 'prompt_tokens' | 'completion_tokens'
 
-/** The state that one process reads for all of them at intervals. */
+/** State that one process reads on behalf of all, at intervals. */
 export interface SeriesSample {
   readonly slots: number
   readonly slotsUsed: number
@@ -22,7 +22,7 @@ export interface SeriesSample {
   readonly oldestWaitMs: number
 }
 
-/** One bucket; values that nothing was recorded for are null. */
+/** One bucket; a value is null if nothing was recorded. */
 interface SeriesPoint {
   readonly at: number
   readonly requests: number
@@ -43,7 +43,7 @@ interface SeriesPoint {
 const FLUSH_INTERVAL_MS = 1000
 /** How often one of the processes samples queues and workers. */
 const SAMPLE_INTERVAL_MS = 10_000
-/** Bounds of durations grow by a fifth: a percentile is exact within that. */
+/** The bounds of durations grow by a fifth, which is the precision of a percentile. */
 const STEP = 1.2
 const STEPS_MAX = 90
 
@@ -65,7 +65,7 @@ return 0
 /**
  * Requests, tokens, durations, queues and slots of the last hour and day, in buckets in Redis to
  * which every API process adds. A bucket has at most 200 small fields, and expires with its range.
- * Written in the background: no request waits, and what Redis refuses is lost.
+ * Written in the background: requests do not wait, and values that Redis refuses are lost.
  */
 export class SeriesLog {
   readonly #redis: Redis
@@ -87,7 +87,7 @@ export class SeriesLog {
     this.#every(FLUSH_INTERVAL_MS, () => this.flush())
   }
 
-  /** Reads queues and workers from now on, in one process at a time. */
+  /** Starts sampling queues and workers; one process at a time does so. */
   startSampling(read: () => Promise<SeriesSample>): void {
     this.#every(SAMPLE_INTERVAL_MS, () => this.sample(read))
   }
@@ -101,7 +101,7 @@ export class SeriesLog {
     this.#add(`${name} ${stepOf(ms)}`, 1)
   }
 
-  /** Reads queues and workers, in the process that gets the lease of the interval. */
+  /** Samples queues and workers in the process that holds the lease of the interval. */
   async sample(read: () => Promise<SeriesSample>): Promise<void> {
     const lease = `${this.#prefix}:sampler`
     if ((await this.#redis.set(lease, '1', 'PX', SAMPLE_INTERVAL_MS - 500, 'NX')) === null) return
@@ -220,9 +220,7 @@ function percentile(histogram: Histogram, share: number): number | null {
   return null
 }
 
-/**
- * The step whose bound, `1.2 ** step` milliseconds, is the first that a duration does not exceed.
- */
+/** The first step whose bound, `1.2 ** step` milliseconds, is at least the duration. */
 function stepOf(ms: number): number {
   return Math.min(STEPS_MAX, Math.max(0, Math.ceil(Math.log(Math.max(ms, 1)) / Math.log(STEP))))
 }

@@ -32,21 +32,21 @@ export interface AdminSessions {
 export const SESSION_SECONDS = 12 * 3600
 const SECRET = /^[\w-]{43}$/
 
-/** How long a process admits a session by itself while Redis does not work. */
+/** How long a process admits a session without Redis while Redis is unavailable. */
 const KEPT_MS = 900_000
 const KEPT_MAX = 100
 
 interface KeptSession {
   readonly session: AdminSession
   readonly keptAtMs: number
-  /** Redis did not take it. */
+  /** Redis did not store it. */
   readonly isLocal: boolean
 }
 
 /**
  * Stores sessions in Redis under digests: read access to Redis does not permit a sign-in. While
- * Redis is away or full, each process admits those that it has opened or seen lately, because the
- * console is needed then.
+ * Redis is unreachable or full, each process admits the sessions that it has opened or seen lately,
+ * because the console is needed then.
  */
 export function openAdminSessions(
   redis: Redis,

@@ -15,7 +15,7 @@ import {
 } from './guard.ts'
 import { type AdminSession, digestOf } from './sessions.ts'
 
-/** The outcome of an email address and a password. */
+/** The verdict on an email address and a password. */
 export type PasswordVerdict =
   | {
       readonly kind: 'administrator'
@@ -29,7 +29,7 @@ export type PasswordVerdict =
   | { readonly kind: 'refused'; readonly status: 401 | 403; readonly reason: string }
   | { readonly kind: 'limited'; readonly seconds: number }
 
-/** Checks an administrator's e-mail address, password and, where there is one, second factor. */
+/** Checks an administrator's email address, password and, if enrolled, second factor. */
 export type CheckPassword = (
   credentials: { readonly email: string; readonly password: string; readonly code: string },
   request: FastifyRequest,
@@ -44,7 +44,7 @@ interface SignInServices {
 const FORM_BYTES_MAX = 16 * 1024
 const FIELD_LENGTH_MAX = 1024
 
-/** The sign-in page with its form, and signing out; nothing of it asks for a credential before. */
+/** The sign-in page with its form, and signing out. None of it requires a credential. */
 export function registerSignIn(app: FastifyInstance, services: SignInServices): void {
   app.addContentTypeParser(
     'application/x-www-form-urlencoded',
@@ -78,7 +78,7 @@ async function signOut({ sessions, endSession }: ConsoleGuard, secret: string): 
   if (userId !== undefined) await endSession({ ...session, userId })
 }
 
-/** Shows the sign-in page, which leads back to what was asked for. */
+/** Shows the sign-in page, which returns to the requested page. */
 export function signInPage(services: SignInServices): ShowSignIn {
   return (request, reply) => sendSignIn(services, { request, reply, next: request.url })
 }
@@ -107,7 +107,7 @@ async function signIn(
     return refuse(429, tooManyAttempts(verdict.seconds))
   }
   if (verdict.kind === 'refused') return refuse(verdict.status, verdict.reason)
-  // A cookie from before the sign-in does not become a session: an attacker may know it.
+  // A cookie from before the sign-in never becomes a session, because an attacker may know it.
   setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
   return reply.redirect(wayToRoot(request.url) + pathBelowAdmin(form.next).slice(1), 303)
 }
@@ -199,7 +199,7 @@ function tokenForm(root: string, hidden: Html): Html {
       </form>`
 }
 
-/** Where to go after signing in: never to another site, and never to what only a form may do. */
+/** The path after signing in: never on another site, and never one that only a form may request. */
 function pathBelowAdmin(path: string | undefined): string {
   const isOurs = path !== undefined && /^\/admin(\/(queues|console)(\/[\w./?=&%-]*)?)?$/.test(path)
   return isOurs ? path : '/admin'

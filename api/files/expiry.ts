@@ -19,7 +19,9 @@ export const EXPIRES_AFTER = Type.Object(
   { additionalProperties: false },
 )
 
-/** The retention of a file by the fields of its upload; undefined when they are absent. */
+/**
+ * The retention of a file according to the fields of its upload; undefined when they are absent.
+ */
 export function retentionSeconds(fields: Readonly<Record<string, unknown>>): {
   retentionSeconds?: number
 } {

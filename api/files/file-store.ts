@@ -31,8 +31,8 @@ export interface Files {
   /** The total bytes of the organization's files. */
   usedBytes(organizationId: string): Promise<number>
   /**
-   * Makes a stored upload visible and charges its bytes in one statement: however many uploads end
-   * at the same time, the sum never exceeds `bytesMax`. Undefined when it does not fit.
+   * Makes a stored upload visible and charges its bytes in one statement, so that concurrent
+   * uploads never exceed `bytesMax` together. Undefined when it does not fit.
    */
   publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
   find(organizationId: string, id: string): Promise<FileRow | undefined>
@@ -191,7 +191,7 @@ async function remove(
   })
 }
 
-/** Gives bytes of a file, or of one that will not come, back to the quota of its organization. */
+/** Releases bytes of a file, or of an abandoned one, from the quota of its organization. */
 export async function releaseBytes(
   tx: Db,
   { storage }: FileTables,

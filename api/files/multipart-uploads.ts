@@ -36,7 +36,7 @@ interface MultipartServices {
 const PART_BYTES_MAX = 64 * 1024 * 1024
 const SCOPE = { scope: 'files' } as const
 
-/** `/uploads`: files that are sent in parts, of which any may be sent again. */
+/** `/uploads`: files that are sent in parts, each of which may be sent again. */
 export function multipartUploadsPlugin(services: MultipartServices): FastifyPluginAsyncTypebox {
   return async (app) => {
     await app.register(multipart)
@@ -72,7 +72,7 @@ export function multipartUploadsPlugin(services: MultipartServices): FastifyPlug
     const path = '/uploads/:upload_id/complete'
     app.post(path, { schema: COMPLETE_UPLOAD, config: SCOPE }, async (request, reply) => {
       const upload = await pendingUpload(services, request, request.params.upload_id)
-      // Two at once would read and store the bytes twice, and one of them for nothing.
+      // Two concurrent completions would read and store the bytes twice, one of them in vain.
       if (joining.has(upload.id)) throw failure.conflict('The upload is being completed.')
       joining.add(upload.id)
       try {
@@ -98,7 +98,7 @@ export function multipartUploadsPlugin(services: MultipartServices): FastifyPlug
   }
 }
 
-/** The upload that a request names, if it takes parts. */
+/** The upload that a request names, if it accepts parts. */
 async function pendingUpload(
   { uploads }: MultipartServices,
   request: FastifyRequest,
@@ -202,7 +202,7 @@ async function* joinParts(
   for (const { id } of parts) yield* (await store.get(keyOf(id))).body
 }
 
-/** The parts in the order of a completion. Throws unless they are the bytes of the upload. */
+/** The parts in the order of a completion. Throws unless they are all bytes of the upload. */
 async function orderedParts(
   { uploads }: MultipartServices,
   upload: UploadRow,
@@ -226,7 +226,7 @@ async function deleteParts({ uploads, store }: MultipartServices, upload: Upload
   for (const { id } of await uploads.parts(upload)) await store.delete(keyOf(id))
 }
 
-/** Among the files, whose sweep deletes the objects of expired uploads. */
+/** Stored among the files, whose sweep deletes the objects of expired uploads. */
 function keyOf(partId: string): string {
   return `files/${partId}`
 }

@@ -157,7 +157,7 @@ function registerDelete(app: App, services: FileServices): void {
   })
 }
 
-/** A file as OpenAI has it. */
+/** A file in OpenAI's format. */
 export function presentFile(file: FileRow) {
   return {
     id: file.id,

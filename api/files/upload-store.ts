@@ -15,7 +15,7 @@ export const PARTS_MAX = 1000
 /** Rows per statement, so that it ends long before the statement time limit. */
 const DELETED_AT_ONCE = 5000
 
-/** Twice the file: a client sends a part again when the answer is lost. */
+/** Twice the file, because a client sends a part again when the answer is lost. */
 export const partsBytesMax = ({ bytes }: Pick<UploadRow, 'bytes'>): number => 2 * bytes
 
 /** A file that will be sent in parts. */
@@ -35,7 +35,7 @@ interface StoredPart {
 
 /** The rows of uploads in parts, for an hour each; the bytes of parts are in object storage. */
 export interface Uploads {
-  /** Begins an upload and charges its bytes; throws where a limit forbids it. */
+  /** Begins an upload and charges its bytes. Throws when a limit forbids it. */
   begin(upload: NewUpload, bytesMax: number): Promise<UploadRow>
   find(organizationId: string, id: string): Promise<UploadRow | undefined>
   parts(upload: UploadRow): Promise<UploadPartRow[]>
@@ -87,7 +87,7 @@ function begin(
   const { uploads } = tables
   const { organizationId, bytes } = upload
   return db.transaction(async (tx) => {
-    // The row of the account is locked from here on: uploads that begin at once count each other.
+    // The row of the account is locked from here on, so that concurrent uploads count each other.
     const used = await charge(tx, tables, organizationId, bytes)
     if (used > bytesMax) throw storageLimitExceeded()
     const isPending = and(eq(uploads.organizationId, organizationId), eq(uploads.status, 'pending'))
@@ -122,7 +122,7 @@ function addPart(
   part: StoredPart,
 ): Promise<UploadPartRow | undefined> {
   return db.transaction(async (tx) => {
-    // Locked, so that parts that end at once count each other.
+    // Locked, so that concurrent parts count each other.
     const [open] = await tx.select().from(uploads).where(isPending(uploads, upload)).for('update')
     if (open === undefined) return undefined
     const ofUpload = eq(uploadParts.uploadId, upload.id)

@@ -20,7 +20,7 @@ const FILENAME_LENGTH_MAX = 255
 export const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
 
 interface StoredBytes {
-  /** Of the file. */
+  /** The id of the file. */
   readonly id: string
   readonly objectKey: string
   readonly bytes: number
@@ -44,7 +44,7 @@ interface UploadContext {
 
 /**
  * Streams the file of a form into the store while counting, hashing and checking its bytes. Fields
- * may come in any order. On any fault, nothing is stored and the fault is thrown.
+ * may come in any order. On any fault, no file is stored and the fault is thrown.
  */
 export async function receiveUpload(
   request: FastifyRequest,

@@ -69,8 +69,8 @@ function pause(tuning: TuningStore, { id, run }: TuningJobRow): Promise<TuningJo
 }
 
 /**
- * Starts another run of a paused job in the name of `owner`, which continues at its last
- * checkpoint. Throws when the job is not paused.
+ * Starts another run of a paused job on behalf of `owner`, continuing at its last checkpoint.
+ * Throws when the job is not paused.
  */
 export async function resumeTuningJob(
   owner: JobOwner,
@@ -91,7 +91,7 @@ export async function resumeTuningJob(
   try {
     await startRun(owner, services, resumed)
   } catch (error) {
-    // Without a run it would be cancelled, and its checkpoints be deleted.
+    // A job without a run would be cancelled, and its checkpoints deleted.
     await pause(tuning, resumed)
     throw error
   }

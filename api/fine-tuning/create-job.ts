@@ -42,7 +42,7 @@ export interface CreateServices {
   }
 }
 
-/** The content of a request of either generation asks for. */
+/** A request of either generation of the API. */
 interface TuningRequest {
   readonly model: string
   readonly trainingFile: string
@@ -53,7 +53,7 @@ interface TuningRequest {
   readonly hyperparameters: RequestedHyperparameters
 }
 
-/** Reads the body of `POST /fine_tuning/jobs`; refuses valid fields that no job here follows. */
+/** Reads the body of `POST /fine_tuning/jobs`; refuses valid fields that are not supported. */
 export function requestedByJob(body: Static<typeof CREATE_BODY>): TuningRequest {
   const { method, metadata = null } = body
   checkMetadata(metadata)
@@ -193,7 +193,7 @@ export async function startRun(
   })
 }
 
-/** The id of the background job of a job's present run. */
+/** The id of the background job of a job's current run. */
 export function runIdOf({ id, run }: Pick<TuningJobRow, 'id' | 'run'>): string {
   return `${id}-${run}`
 }
@@ -224,7 +224,7 @@ function tunableModel(caller: Caller, catalogue: Catalogue, name: string): Catal
   )
 }
 
-/** Where the store has an uploaded file. Throws unless its purpose is `fine-tune`. */
+/** The object key of an uploaded file. Throws unless its purpose is `fine-tune`. */
 function inputOf(
   file:
     | { readonly objectKey: string; readonly purpose: string; readonly bytes: number }

@@ -56,7 +56,7 @@ async function deleteBelow(store: ObjectStore, prefix: string): Promise<void> {
 const ROOT = 'fine-tuning/'
 const JOBS_AT_ONCE = 200
 
-/** Deletes the objects of jobs that have ended, but for those of their models. */
+/** Deletes the objects of ended jobs, except those of their models. */
 export async function sweepTuningObjects({
   store,
   tuning,

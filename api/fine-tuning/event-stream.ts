@@ -17,7 +17,7 @@ export async function streamTuningEvents(
   reply: FastifyReply,
   options: {
     readonly tuning: Pick<TuningStore, 'find' | 'eventsBehind'>
-    /** Of all streams of the process. */
+    /** Shared by all streams of the process. */
     readonly reads: Turns
     readonly job: TuningJobRow
     readonly present: (event: TuningEventRow) => object
@@ -29,7 +29,7 @@ export async function streamTuningEvents(
     let position = 0
     while (!stream.signal.aborted) {
       const { now, events } = await reads.run(async () => ({
-        // Asked first: the last event is recorded with the end.
+        // Read first, because the last event is recorded together with the end.
         now: await tuning.find(job.organizationId, job.id),
         events: await tuning.eventsBehind(job.id, position, EVENTS_PER_READ),
       }))

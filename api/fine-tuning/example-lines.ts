@@ -33,7 +33,7 @@ export class FaultyExamplesError extends Error {
   }
 }
 
-/** Faults that are listed of one file. */
+/** The most faults that are listed for one file. */
 const FAULTS_MAX = 50
 const LINE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -50,9 +50,8 @@ interface ExampleFile {
 }
 
 /**
- * Checks every line of an uploaded file while it writes the examples as the trainer reads them;
- * holds one line at a time. Throws `FaultyExamplesError` with the first faults, and stores nothing
- * then.
+ * Checks every line of an uploaded file and writes the examples in the trainer's format; holds one
+ * line at a time. Throws `FaultyExamplesError` with the first faults, and then stores nothing.
  */
 export async function prepareExamples(file: ExampleFile): Promise<{ readonly examples: number }> {
   const { store, preparedKey, signal } = file
@@ -61,7 +60,7 @@ export async function prepareExamples(file: ExampleFile): Promise<{ readonly exa
   const stored = store.put(preparedKey, output, {
     signal: AbortSignal.any([signal, abort.signal]),
   })
-  // A failure of the store is thrown by the wait below.
+  // The wait below throws a failure of the store.
   stored.catch(() => output.destroy())
   try {
     let examples = 0
@@ -77,7 +76,7 @@ export async function prepareExamples(file: ExampleFile): Promise<{ readonly exa
     abort.abort()
     output.destroy()
     await stored.catch(() => {
-      // It was ended above.
+      // The stream was ended above.
     })
     throw error
   }
@@ -95,7 +94,7 @@ async function drained(output: PassThrough): Promise<void> {
   }
 }
 
-/** The examples of a file, as far as no line before them is faulty. */
+/** The examples of a file, up to the first faulty line. */
 async function* readExamples(file: ExampleFile): AsyncGenerator<TrainingExample> {
   const { store, param, objectKey, examplesMax, readExample, signal } = file
   const { body } = await store.get(objectKey)

@@ -21,11 +21,11 @@ import {
 } from './schemas.ts'
 
 const SCOPE = { scope: 'fine_tuning' } as const
-/** Clients of 2021 page through no list. */
+/** Clients of 2021 do not page through lists. */
 const LISTED_MAX = 1000
 const EVENTS_MAX = 2000
 
-/** `/fine-tunes`: the same jobs in their form of 2021. */
+/** `/fine-tunes`: the same jobs in the API of 2021. */
 export function registerFineTunes(
   app: FastifyInstance,
   services: TuningServices,
@@ -73,7 +73,7 @@ function eventsOf({ tuning }: TuningServices, { id }: TuningJobRow): Promise<Tun
   return tuning.eventsBehind(id, 0, EVENTS_MAX)
 }
 
-/** The files of a job, as far as they are still stored. */
+/** The files of a job that are still stored. */
 async function filesOf({ files }: Pick<CreateServices, 'files'>, job: TuningJobRow) {
   const read = async (id: string | null): Promise<readonly object[]> => {
     const file = id === null ? undefined : await files.find(job.organizationId, id)

@@ -79,7 +79,7 @@ const OLDER_STATES: Readonly<Record<TuningJobRow['status'], string>> = {
   cancelled: 'cancelled',
 }
 
-/** A job in the form of 2021; `files` are its training and validation files. */
+/** A job in the format of 2021; `files` are its training and validation files. */
 export function presentFineTune(
   job: TuningJobRow,
   files: { readonly training: readonly object[]; readonly validation: readonly object[] },
@@ -109,7 +109,7 @@ export function presentFineTune(
   }
 }
 
-/** An event in the form of 2021. */
+/** An event in the format of 2021. */
 export function presentFineTuneEvent(event: TuningEventRow): object {
   return {
     object: 'fine-tune-event',

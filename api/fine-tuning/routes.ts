@@ -35,7 +35,7 @@ import {
 
 const SCOPE = { scope: 'fine_tuning' } as const
 const LIST_LIMIT = 20
-/** Event streams that ask the database at a time. */
+/** Event streams that query the database at the same time. */
 const STREAM_READS_AT_ONCE = 2
 const EVENT_LIMIT = 20
 const CHECKPOINT_LIMIT = 10
@@ -140,7 +140,7 @@ function registerRun(app: FastifyInstance, services: TuningServices): void {
   })
 }
 
-/** Sharing checkpoints between projects has no meaning here: there are no projects. */
+/** Sharing checkpoints between projects is not supported, because there are no projects. */
 function registerPermissions(app: FastifyInstance): void {
   const path = '/fine_tuning/checkpoints/:checkpoint/permissions'
   const refuse = (): never => {
@@ -162,7 +162,9 @@ function pageOf(query: Static<typeof PAGE_QUERY>, limit: number) {
   }
 }
 
-/** The filter `metadata[name]=value`; null for `metadata=null`, which asks for jobs without any. */
+/**
+ * The filter `metadata[name]=value`; null for `metadata=null`, which selects jobs without metadata.
+ */
 function metadataOf(
   query: Readonly<Record<string, unknown>>,
 ): Readonly<Record<string, string>> | null | undefined {

@@ -16,7 +16,7 @@ import type { NewTuningEvent } from './tuning-states.ts'
 import type { TuningStore } from './tuning-store.ts'
 
 const HOUR_MS = 3_600_000
-/** Steps of one job that are recorded, besides those with a checkpoint or a validation loss. */
+/** Recorded steps of one job, besides those with a checkpoint or a validation loss. */
 const STEPS_RECORDED_MAX = 1000
 
 const RUNNABLE: readonly TuningJobRow['status'][] = ['validating_files', 'queued', 'running']
@@ -32,7 +32,7 @@ export interface RunServices {
   readonly readExample: ReadExample
 }
 
-/** Where object storage has what belongs to a job. */
+/** The keys of a job's objects in object storage. */
 export function objectsOf(jobId: string) {
   const prefix = `fine-tuning/${jobId}`
   return {
@@ -45,8 +45,8 @@ export function objectsOf(jobId: string) {
 
 /**
  * Runs a job as the stored request of its background job: checks the files, submits the training
- * and records what its worker says. A process that takes over from a dead one adopts the training
- * and records each event once, since events have names.
+ * and records the worker's replies. A process that adopts the job of a dead one also adopts the
+ * training and records each event once, because events have unique names.
  */
 export async function runTuningJob(
   http: Http,
@@ -54,20 +54,20 @@ export async function runTuningJob(
   job: TuningJobRow,
 ): Promise<object> {
   const { tuning } = services
-  // A run that is repeated after an error finds its job ended.
+  // A run that is repeated after an error may find its job ended.
   if (!RUNNABLE.includes(job.status)) {
     throw failure.conflict(`The job is ${job.status}.`, { code: 'invalid_status' })
   }
   const signal = clientSignal(http)
   try {
     const ready = job.status === 'validating_files' ? await prepare(services, job, signal) : job
-    // A training waits for its worker and takes hours: other jobs run meanwhile.
+    // A training waits for its worker and takes hours, so other jobs run in the slot.
     http.request.context.stored?.leaveSlot()
     await train(http, services, { job: ready, signal })
   } catch (error) {
     if (signal.aborted || error instanceof CancelledError) throw error
     if (error instanceof FaultyExamplesError) throw await refuseFile(tuning, job, error)
-    // A full queue and a service that is away are waited for.
+    // A full queue or an unreachable service is retried later.
     if (error instanceof ServiceError && error.kind === 'overloaded') throw error
     const reason = reasonOf(error)
     await tuning.fail(job.id, reason)
@@ -86,7 +86,7 @@ function reasonOf(error: unknown) {
   return { code: error.code ?? 'training_failed', message: error.message, param: null }
 }
 
-/** Checks the files and stores the examples as the trainer reads them. */
+/** Checks the files and stores the examples in the trainer's format. */
 async function prepare(
   { tuning, store, limits, readExample }: RunServices,
   job: TuningJobRow,
@@ -137,7 +137,7 @@ async function refuseFile(
 
 const FAULTS_IN_MESSAGE = 3
 
-/** Submits the training, or adopts it, and records what happens to it. */
+/** Submits the training, or adopts it, and records its progress. */
 async function train(
   http: Http,
   services: RunServices,
@@ -193,7 +193,7 @@ function trainingInput(job: TuningJobRow, { epochsMax }: TuningConfig): Training
   }
 }
 
-/** Records the replies of the worker of one training. */
+/** Records the worker's replies of one training. */
 class Recorder {
   readonly #tuning: TuningStore
   readonly #job: TuningJobRow
@@ -246,13 +246,15 @@ class Recorder {
     })
   }
 
-  /** The requested hyperparameters, with what the trainer decided in place of `auto`. */
+  /** The requested hyperparameters, with the trainer's choices in place of `auto`. */
   #settle({ epochs, batchSize }: NonNullable<TrainingProgress['settled']>) {
     const { learningRateMultiplier: rate } = this.#job.hyperparameters
     return { nEpochs: epochs, batchSize, learningRateMultiplier: rate === 'auto' ? 1 : rate }
   }
 
-  /** When the last step will be done, at the pace since this process follows the training. */
+  /**
+   * The estimated end of the last step, at the pace since this process has followed the training.
+   */
   #estimate(step: number, steps: number): Date | null {
     const atMs = this.#clock.now()
     this.#first ??= { step, atMs }

@@ -9,7 +9,7 @@ import { choice, ofType } from '#shared/schemas.ts'
 const TAGS = ['Fine-tuning']
 const SECURITY = [{ apiKey: [] }]
 const LIST_LIMIT_MAX = 100
-/** Characters that a name of a model may have behind its colons. */
+/** The characters of a model name's suffix. */
 const SUFFIX = { maxLength: 64, pattern: '^[A-Za-z0-9._-]*$' }
 const FILE_ID = { minLength: 1, maxLength: 200 }
 
@@ -20,7 +20,7 @@ const autoOr = (type: 'integer' | 'number', limits: object, description: string)
     Type.Union([choice(['auto']), ofType([type], limits), Type.Null()], { description }),
   )
 
-/** The settings that both generations of the API have. */
+/** The settings of both generations of the API. */
 const HYPERPARAMETERS = {
   n_epochs: autoOr('integer', { minimum: 1 }, 'Passes over the examples.'),
   batch_size: autoOr('integer', { minimum: 1, maximum: 256 }, 'Examples of one step.'),

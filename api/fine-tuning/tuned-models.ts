@@ -6,10 +6,10 @@ import { unixSeconds } from '#shared/clock.ts'
 import type { Db } from '#shared/db/client.ts'
 import type { TunedModelRow, TuningTables } from '#shared/db/schema/fine-tuning.ts'
 
-/** The beginning of the name of every tuned model. */
+/** The prefix of the name of every tuned model. */
 const TUNED_PREFIX = 'ft:'
 
-/** A deleted model is served by other processes for as long. */
+/** Other processes may serve a deleted model for this long. */
 const CACHED_MS = 1000
 const CACHED_MAX = 1000
 const LISTED_MAX = 10_000
@@ -19,7 +19,7 @@ interface Cached {
   readonly readAtMs: number
 }
 
-/** The name of the model that a job makes. */
+/** The name of the model of a job. */
 export function tunedModelName(job: {
   readonly id: string
   readonly model: string
@@ -30,7 +30,7 @@ export function tunedModelName(job: {
   return `${TUNED_PREFIX}${model}:${organizationId}:${suffix}:${id.slice(-8)}`
 }
 
-/** The name of a checkpoint of it. */
+/** The name of a checkpoint of a model. */
 export function checkpointName(model: string, step: number): string {
   return `${model}:ckpt-step-${step}`
 }
@@ -39,7 +39,7 @@ interface TunedModelServices {
   readonly db: Db
   readonly tables: Pick<TuningTables, 'models'>
   readonly clock: Pick<Clock, 'monotonic'>
-  /** The base model behind an id. */
+  /** The base model with an id. */
   readonly findBase: (id: string) => CatalogueModel | undefined
 }
 
@@ -52,7 +52,7 @@ export class TunedModels {
     this.#services = services
   }
 
-  /** A model of the organization, as requests name it; undefined for those of others. */
+  /** A model of the organization by its name; undefined for models of others. */
   async find(organizationId: string, name: string): Promise<CatalogueModel | undefined> {
     if (!name.startsWith(TUNED_PREFIX)) return undefined
     const row = await this.#read(name)
@@ -72,7 +72,9 @@ export class TunedModels {
     return rows.flatMap((row) => this.#present(row) ?? [])
   }
 
-  /** Deletes a model, and with the result of a job its checkpoints. Returns the deleted rows. */
+  /**
+   * Deletes a model; if it is the result of a job, also its checkpoints. Returns the deleted rows.
+   */
   async delete(organizationId: string, name: string): Promise<readonly TunedModelRow[]> {
     const { db, tables } = this.#services
     const { models } = tables
@@ -87,7 +89,7 @@ export class TunedModels {
     return deleted
   }
 
-  /** Misses are looked up each time: a new model is found at once. */
+  /** Misses are not cached, so that a new model is found at once. */
   async #read(name: string): Promise<TunedModelRow | undefined> {
     const { db, tables, clock } = this.#services
     const nowMs = clock.monotonic()
@@ -106,7 +108,7 @@ export class TunedModels {
     return row
   }
 
-  /** Undefined when the base model is not offered any more. */
+  /** Undefined when the base model is no longer offered. */
   #present(row: TunedModelRow): CatalogueModel | undefined {
     const base = this.#services.findBase(row.model)
     if (base === undefined) return undefined

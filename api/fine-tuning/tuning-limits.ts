@@ -7,15 +7,15 @@ import { OPEN_STATES } from './tuning-states.ts'
 
 /** The most jobs that an organization may have. */
 export interface TuningLimits {
-  /** Unfinished ones. */
+  /** Unfinished jobs. */
   readonly openMax: number
-  /** Unfinished ones, and those whose models are stored. */
+  /** Unfinished jobs, and jobs whose models are stored. */
   readonly tunedMax: number
 }
 
 /**
- * The limit that an organization has reached, if it has. The organization is held until the
- * transaction ends, so that its jobs are counted by one request at a time.
+ * The limit that an organization has reached, if any. The organization is locked until the
+ * transaction ends, so that only one request at a time counts its jobs.
  */
 export async function findReachedLimit(
   tx: Db,

@@ -2,7 +2,7 @@ import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { TuningEventRow, TuningJobRow, TuningTables } from '#shared/db/schema/fine-tuning.ts'
 
-/** Something that happened to a job; `name` is unique within it, however often it is recorded. */
+/** An event of a job. Its `name` is unique within the job, so that it is recorded once. */
 export type NewTuningEvent = Pick<TuningEventRow, 'name' | 'message'> &
   Partial<Pick<TuningEventRow, 'level' | 'type' | 'data'>>
 

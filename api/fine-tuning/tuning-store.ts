@@ -41,10 +41,10 @@ interface TuningPage {
 
 interface TuningStoreOptions {
   readonly db: Db
-  /** Queries of lists, which may be a moment behind. */
+  /** Queries of lists, which may lag slightly behind. */
   readonly lists?: Db
   readonly tables: TuningTables
-  /** Receives jobs that ended, in the transaction that ends them. */
+  /** Receives ended jobs, in the transaction that ends them. */
   readonly announce: (db: Db, job: TuningJobRow) => Promise<void>
 }
 
@@ -62,7 +62,7 @@ export class TuningStore {
     this.#announce = announce
   }
 
-  /** Answers the limit that the organization has reached in place of a job. */
+  /** Returns the limit that the organization has reached instead of a job. */
   create(job: NewTuningJob, limits: TuningLimits): Promise<TuningJobRow | keyof TuningLimits> {
     const { jobs } = this.#tables
     return this.#db.transaction(async (tx) => {
@@ -118,7 +118,7 @@ export class TuningStore {
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
-  /** Changes the status, if it is one of `from`; undefined where it is another. */
+  /** Changes the status if it is one of `from`; undefined otherwise. */
   move(
     id: string,
     { from, to, event, changes = {} }: Transition,
@@ -154,7 +154,7 @@ export class TuningStore {
     )
   }
 
-  /** The examples that its training file was found to have. */
+  /** The number of examples found in the training file. */
   async countedExamples(jobId: string): Promise<number> {
     const { events } = this.#tables
     const [row] = await this.#db
@@ -164,7 +164,7 @@ export class TuningStore {
     return Number(row?.data?.examples ?? 0)
   }
 
-  /** Records events; those that are recorded already stay as they are. */
+  /** Records events; recorded events are unchanged. */
   record(id: string, events: readonly NewTuningEvent[]): Promise<void> {
     return this.#record(this.#db, id, events)
   }
@@ -188,8 +188,8 @@ export class TuningStore {
   }
 
   /**
-   * Records a step of a running job: its event, the tokens so far, when it may end. False for
-   * a job that does not run any more: no step is recorded after its end or its pause.
+   * Records a step of a running job: its event, the tokens so far, and the estimated end. False
+   * when the job no longer runs, so that no step is recorded after its end or pause.
    */
   progress(
     id: string,
@@ -197,7 +197,7 @@ export class TuningStore {
       readonly events: readonly NewTuningEvent[]
       readonly trainedTokens: number
       readonly estimatedFinishAt: Date | null
-      /** Once they are settled. */
+      /** Present once they are chosen. */
       readonly hyperparameters?: TuningJobRow['hyperparameters'] | undefined
     },
   ): Promise<boolean> {
@@ -229,7 +229,7 @@ export class TuningStore {
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
-  /** Events behind a position, the oldest first. */
+  /** Events after a position, the oldest first. */
   eventsBehind(jobId: string, position: number, limit: number): Promise<TuningEventRow[]> {
     const { events } = this.#tables
     return this.#db
@@ -240,7 +240,7 @@ export class TuningStore {
       .limit(limit)
   }
 
-  /** Records a checkpoint and the model that it is. */
+  /** Records a checkpoint and its model. */
   async addCheckpoint(
     job: TuningJobRow,
     checkpoint: Pick<CheckpointRow, 'step' | 'metrics'> & {
@@ -276,7 +276,7 @@ export class TuningStore {
     return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
   }
 
-  /** Ends a job with its model, which can be called from now on. */
+  /** Ends a job with its model, which can be used from then on. */
   async succeed(
     job: TuningJobRow,
     result: {
@@ -322,7 +322,7 @@ export class TuningStore {
   }
 
   /**
-   * Cancels jobs whose background job has ended without them, such as those of banned users, and
+   * Cancels jobs whose background job ended without them, such as those of banned users, and
    * deletes the jobs of deleted organizations.
    */
   async sweep(): Promise<void> {
@@ -352,7 +352,9 @@ export class TuningStore {
     )
   }
 
-  /** Which parts of these jobs are still needed: all until they end, then those of their models. */
+  /**
+   * Which objects of these jobs are still needed: all until the job ends, then those of its models.
+   */
   async needed(ids: readonly string[]): Promise<ReadonlyMap<string, 'all' | 'models'>> {
     const { jobs, models } = this.#tables
     if (ids.length === 0) return new Map()

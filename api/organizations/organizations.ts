@@ -34,7 +34,7 @@ export function openOrganizations(
   tables: OrganizationTables,
   options: {
     readonly users: AuthTables['users']
-    /** Organizations that one user creates, besides their own; 0 sets no limit. */
+    /** Organizations that one user may create besides their own; 0 sets no limit. */
     readonly perUserMax: number
   },
 ) {

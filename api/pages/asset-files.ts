@@ -30,9 +30,9 @@ const YEAR_SECONDS = 31_536_000
 
 /** A file of a package that is served beside the files of a page. */
 export interface PackageFile {
-  /** What imports say. */
+  /** The module name in imports. */
   readonly specifier: string
-  /** What it is served as. */
+  /** The name under which it is served. */
   readonly name: string
   readonly path: string
 }

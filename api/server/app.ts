@@ -153,7 +153,7 @@ function refuseEmptyParameters(app: FastifyInstance): void {
   })
 }
 
-// Fastify demands a Content-Type of QUERY before it says that no route has the method.
+// Fastify requires a Content-Type for QUERY before it reports that no route has the method.
 function nameTypeOfUnknownQueries(app: FastifyInstance): void {
   app.addHook('onRequest', ({ is404, method, raw }, _reply, done) => {
     if (is404 && method === 'QUERY') raw.headers['content-type'] ??= 'application/json'

@@ -60,7 +60,7 @@ const STOP_GRACE_MS = 2000
 /** Opens the background jobs of a database; none runs before `start`. */
 export function openBackground(options: {
   readonly database: Database
-  /** Queries of lists, which may be a moment behind. */
+  /** Queries of lists, which may lag slightly behind. */
   readonly lists: { readonly db: Db }
   readonly redis: Redis
   readonly cipher: ContentCipher | undefined

@@ -82,7 +82,9 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
   ]
 }
 
-/** Runs a dead letter behind the answer; its end is in the log and in the list of dead letters. */
+/**
+ * Runs a dead letter after the answer; its result is in the log and in the list of dead letters.
+ */
 async function beginRetry(services: Services, jobId: string): Promise<void> {
   const { submitter, log } = services
   const { deadLetters } = submitter

@@ -12,7 +12,7 @@ import { callerOf } from '#api/v1/request-context.ts'
  */
 const PARAMETER = 'organization_invitation'
 
-/** Invitations to organizations leave through the user server. */
+/** The user server sends the invitations to organizations. */
 export function invitationMailerOf(auth: AuthServices): InvitationMailer {
   return {
     parseEmail,

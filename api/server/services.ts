@@ -153,7 +153,7 @@ export async function openServices(
   }
 }
 
-/** Collects opened parts, and closes them in the reverse order. */
+/** Collects opened resources, and closes them in reverse order. */
 function createClosers() {
   const parts: { close(): unknown }[] = []
   return {

@@ -126,7 +126,10 @@ export async function openUserServer(
   }
 }
 
-/** The user of a token; throws where they are banned or, for what outlasts it, signed out. */
+/**
+ * The user of a token. Throws when the user is banned or, for requests that outlast the token,
+ * signed out.
+ */
 async function activeUser(
   services: AuthServices,
   verified: VerifiedAccessToken,

@@ -40,13 +40,13 @@ interface AnswerFilter {
 
 interface AnswerStoreOptions {
   readonly db: Db
-  /** Queries of lists, which may be a moment behind. */
+  /** Queries of lists, which may lag slightly behind. */
   readonly lists?: Db
   readonly tables: JobTables
   readonly cipher: ContentCipher | undefined
   /** The retention of answers for organizations without their own. */
   readonly retentionDays: number
-  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  /** The most bytes of all stored contents of an organization; no limit if absent. */
   readonly storedBytesMax?: number
 }
 
@@ -89,7 +89,7 @@ export class AnswerStore {
     return JSON.parse(plain.toString('utf8'))
   }
 
-  /** The first of these answers, at least one, whose contents are within the limit of a request. */
+  /** The first of these answers whose contents are within the limit of a request, at least one. */
   async #load(db: Db, keys: readonly ContentKey[]): Promise<StoredAnswer[]> {
     const ids = idsWithin(keys)
     const found = await db.select().from(this.#answers).where(inArray(this.#answers.id, ids))
@@ -100,8 +100,8 @@ export class AnswerStore {
   }
 
   /**
-   * Stores a new answer; false where the organization stores nothing. Throws
-   * `storage_limit_exceeded` where it has no room.
+   * Stores a new answer; false when the organization stores nothing. Throws
+   * `storage_limit_exceeded` when there is no room.
    */
   async add(answer: NewAnswer): Promise<boolean> {
     const content = await pack(answer, this.#cipher)
@@ -122,13 +122,13 @@ export class AnswerStore {
           and ${fitsStorage(this.#tables, added)}
         on conflict (id) do nothing returning id`)
       if (rows.length > 0) await this.#append(tx, answer)
-      // Most answers fit, so the limit is looked up alone only where nothing was stored.
+      // Most answers fit, so the reason is only looked up when nothing was stored.
       else if (!(await hasStorageFor(tx, this.#tables, added))) throw storageLimitExceeded()
       return rows.length > 0
     })
   }
 
-  /** Replaces the content of an answer that was stored when its job was made. */
+  /** Replaces the content of an answer that was stored when its job was created. */
   async replace(answer: NewAnswer): Promise<boolean> {
     const content = await pack(answer, this.#cipher)
     return this.#db.transaction(async (tx) => {
@@ -186,8 +186,8 @@ export class AnswerStore {
   }
 
   /**
-   * The output items of these responses, as far as they are stored. Throws `invalidRequest` when
-   * their total size exceeds the limit.
+   * The output items of those responses that are stored. Throws `invalidRequest` when their total
+   * size exceeds the limit.
    */
   async outputs(organizationId: string, ids: readonly string[]): Promise<readonly StoredItem[]> {
     if (ids.length === 0) return []
@@ -209,7 +209,7 @@ export class AnswerStore {
     return found.flatMap(({ answer }) => (answer.output ?? []) as readonly StoredItem[])
   }
 
-  /** A page of answers, shorter than its limit where they are large. */
+  /** A page of answers; shorter than its limit when they are large. */
   async list(
     organizationId: string,
     filter: AnswerFilter,

@@ -3,7 +3,7 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { unpackContent } from '#shared/stored-content.ts'
 
 /**
- * Bytes of stored contents that one request reads, once opened: as many as a body may have.
+ * Bytes of stored contents that one request reads, after decompression: as many as a body may have.
  * Contents are compressed, so rows of a few kilobytes may exceed it.
  */
 const CONTENTS_BYTES_MAX = 8 * 1024 * 1024
@@ -15,7 +15,7 @@ export interface ContentKey {
   readonly bytes: number
 }
 
-/** The ids of the first rows, at least one, that are within the limit as stored. */
+/** The ids of the first rows within the limit as stored, at least one. */
 export function idsWithin(keys: readonly ContentKey[]): string[] {
   let sum = 0
   const end = keys.findIndex(({ bytes }, index) => {
@@ -25,7 +25,7 @@ export function idsWithin(keys: readonly ContentKey[]): string[] {
   return keys.slice(0, end === -1 ? keys.length : end).map(({ id }) => id)
 }
 
-/** The contents of the first rows, at least one, that are within the limit once opened. */
+/** The contents of the first rows within the limit after decompression, at least one. */
 export async function openWithin<Row extends { readonly content: Buffer }>(
   rows: readonly Row[],
   { cipher, contextOf }: { cipher: ContentCipher | undefined; contextOf(row: Row): string },
@@ -43,7 +43,7 @@ export async function openWithin<Row extends { readonly content: Buffer }>(
   return opened
 }
 
-/** The refusal of a request that continues more than one request may read. */
+/** The refusal of a request whose earlier contents exceed the limit of one request. */
 export function tooLargeToContinue(param: string): ServiceError {
   return failure.invalidRequest(
     `Invalid '${param}': what it continues is too large; at most ${CONTENTS_BYTES_MAX} bytes may be continued.`,

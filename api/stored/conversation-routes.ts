@@ -31,7 +31,7 @@ const ITEMS_MAX = 20
 const LIST_LIMIT = 20
 const NAME = Type.String({ minLength: 1, maxLength: 200 })
 const ID = Type.Object({ conversation_id: NAME })
-/** As long as the ids that items may have. */
+/** The longest id that an item may have. */
 const ITEM_NAME = { maxLength: 512 }
 const ITEM_ID = Type.Object({
   conversation_id: NAME,
@@ -200,7 +200,7 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
 
 const WITH_STATUS = ['message', 'function_call', 'function_call_output']
 
-/** An item as clients read it: those that a client sent without a status are complete. */
+/** An item as clients read it. Items that a client sent without a status are complete. */
 function presentItem(item: StoredItem): object {
   if (typeof item.type !== 'string' || !WITH_STATUS.includes(item.type)) return item
   return { status: 'completed', ...item }

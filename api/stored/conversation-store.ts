@@ -18,7 +18,7 @@ export type Conversation = JobTables['conversations']['$inferSelect']
 interface ItemPage {
   readonly limit: number
   readonly isAscending: boolean
-  /** The id of the last item of the page before. */
+  /** The id of the last item of the previous page. */
   readonly after?: string
 }
 
@@ -26,7 +26,7 @@ interface Opened {
   readonly db: Db
   readonly tables: JobTables
   readonly cipher: ContentCipher | undefined
-  /** Bytes that all stored contents of an organization may have together; no limit if absent. */
+  /** The most bytes of all stored contents of an organization; no limit if absent. */
   readonly storedBytesMax?: number
 }
 
@@ -118,8 +118,8 @@ export class ConversationStore {
   }
 
   /**
-   * A page of the items of a conversation, shorter than its limit where the items are large; the
-   * caller has found the conversation.
+   * A page of the items of a conversation; shorter than its limit when the items are large. The
+   * caller has checked that the conversation exists.
    */
   async items(
     conversationId: string,
@@ -201,8 +201,8 @@ interface AddedItems {
 }
 
 /**
- * Appends items to a conversation in order; existing items are not changed. Throws
- * `storage_limit_exceeded` where the organization has no room for them.
+ * Appends items to a conversation in order; existing items are unchanged. Throws
+ * `storage_limit_exceeded` when the organization has no room.
  */
 export async function appendItems(
   { db, tables, cipher, storedBytesMax: bytesMax = Number.MAX_SAFE_INTEGER }: Opened,

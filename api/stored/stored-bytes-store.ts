@@ -4,7 +4,7 @@ import type { Db } from '#shared/db/client.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-/** What a row counts besides its contents and metadata, as in the migration. */
+/** The bytes that a row counts besides its contents and metadata, as in the migration. */
 export const ROW_BYTES = 256
 
 type Tables = Pick<OrganizationTables, 'storedBytes'>
@@ -12,7 +12,7 @@ type Tables = Pick<OrganizationTables, 'storedBytes'>
 /** Contents that an organization is about to store. */
 interface Addition {
   readonly organizationId: string | SQLWrapper
-  /** As they are stored: compressed and encrypted. */
+  /** The size as stored: compressed and encrypted. */
   readonly bytes: number
   /** The limit of all contents of the organization. */
   readonly bytesMax: number | SQLWrapper
@@ -27,8 +27,8 @@ export function fitsStorage({ storedBytes }: Tables, addition: Addition): SQL<bo
 }
 
 /**
- * Whether contents fit. Transactions in flight are not counted: as many contents as there are
- * connections to the database may exceed the limit.
+ * Whether contents fit. Transactions in flight are not counted, so the limit may be exceeded by as
+ * many contents as there are database connections.
  */
 export async function hasStorageFor(db: Db, tables: Tables, addition: Addition): Promise<boolean> {
   const fits = fitsStorage(tables, addition)
@@ -42,7 +42,7 @@ export function storageLimitExceeded(): ServiceError {
   return failure.invalidRequest(message, { code, shouldRetry: false })
 }
 
-/** Why a job or a line of a batch failed whose answer does not fit. */
+/** The error of a job or a batch line whose answer does not fit. */
 export const STORAGE_LIMIT_EXCEEDED = {
   code: 'storage_limit_exceeded',
   message:

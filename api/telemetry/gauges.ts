@@ -7,10 +7,13 @@ import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 /** The values that are read at scrape time. */
 interface ApiReadings {
-  /** Those of the catalogue of now. */
+  /** The queues of the current catalogue. */
   queues(): readonly QueueRef[]
   readDepths(queues: readonly QueueRef[]): Promise<readonly QueueStates[]>
-  /** Milliseconds that the oldest waiting job of each queue has waited; undefined without one. */
+  /**
+   * How long the oldest waiting job of each queue has waited, in milliseconds; undefined without
+   * one.
+   */
   readOldestWaits(queues: readonly QueueRef[]): Promise<readonly (number | undefined)[]>
   workers(): readonly WorkerHeartbeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>

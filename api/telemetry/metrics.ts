@@ -66,7 +66,7 @@ export function createApiMetrics(registry: Registry): ApiMetrics {
   }
 }
 
-/** Those of the user server. */
+/** The metrics of the user server. */
 function createAuthMetrics(registers: Registry[]) {
   const buckets = [...SECONDS_BUCKETS]
   return {

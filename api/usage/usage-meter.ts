@@ -10,8 +10,8 @@ interface Meter {
 }
 
 /**
- * Records the usage of each job once, however it ends, also when this process is killed: the tokens
- * so far are journaled while they stream. Another run for the same answer is the same usage.
+ * Records the usage of each job once, however it ends, even if this process is killed: the tokens
+ * so far are journaled while they stream. Another run for the same answer counts as the same usage.
  */
 export function createUsageMeter({ writer, clock }: Meter): JobObserver {
   return {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-/** Says which methods a path knows. */
+/** Returns the methods of a path. */
 export type AllowedMethods = (path: string) => readonly string[]
 
 /** Watches the routes that are registered after this call, also in inner scopes. */

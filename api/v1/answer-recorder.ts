@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 
 import type { RecordedAnswer } from './idempotency-store.ts'
 
-// The parts of an answer that a client reads; the rest belongs to the request or the connection.
+// The headers of an answer that a client reads; the others belong to the request or the connection.
 const HEADERS_KEPT = [
   'content-type',
   'content-disposition',
@@ -15,7 +15,7 @@ const HEADERS_KEPT = [
 ]
 
 /**
- * Records what is written to a response, streamed or not, also after its client disconnected.
+ * Records the bytes written to a response, streamed or not, even after its client disconnected.
  * `onEnd` is called once: with the answer, or with undefined when it exceeds `bytesMax` or has not
  * ended `patienceMs` after the disconnect.
  */
@@ -74,16 +74,16 @@ export function recordAnswer(
     if (isWhole) conclude()
     else patience = setTimeout(conclude, patienceMs).unref()
   }
-  // The client may have left before it came to this.
+  // The client may have left before this function was called.
   if (raw.destroyed) noteClose()
   else raw.once('close', noteClose)
 }
 
 const STREAM_FAILED = /^(data: \{"error":|event: (error|response\.failed)\r?$)/m
 
-/** Whether an answer is final: not a failure of ours, which the same request may not meet again. */
+/** Whether an answer is final, so that repeating the request cannot give another one. */
 export function isFinal({ status, headers, body }: RecordedAnswer): boolean {
-  // Being over a limit passes as well.
+  // A rate limit is temporary as well.
   if (status >= 500 || status === 429 || status === 408) return false
   const isStream = headers['content-type']?.startsWith('text/event-stream') === true
   return !isStream || !STREAM_FAILED.test(body.toString('utf8'))

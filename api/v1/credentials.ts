@@ -38,7 +38,7 @@ export interface UserAccess {
 /** The dependencies of authentication. */
 export interface CredentialServices {
   readonly apiKeys: ApiKeyStore
-  /** `outlasts` says that what the request makes is good for longer than the access token. */
+  /** `outlasts` means that the result of the request is valid for longer than the access token. */
   readonly verifyAccessToken?: (
     accessToken: string,
     outlasts: boolean,
@@ -55,11 +55,11 @@ interface CredentialHeaders {
   /** The network of the client, by which wrong keys are counted. */
   readonly network?: string
   readonly organization?: string | undefined
-  /** Whether what is asked for may outlast the credential, as keys and memberships do. */
+  /** Whether the result of the request may outlast the credential, like keys and memberships. */
   readonly outlasts?: boolean
 }
 
-/** Turns the credential of a request into its caller. Throws `unauthenticated`. */
+/** Returns the caller of a request's credential. Throws `unauthenticated`. */
 export type Authenticate = (headers: CredentialHeaders) => Promise<Caller>
 
 /** Reads API keys (as bearer or as the password of a blank user) and users' access tokens. */
@@ -110,7 +110,7 @@ function looksLikeAccessToken(secret: string): boolean {
 }
 
 function wrongKey(secret: string): ServiceError {
-  // Enough to recognize one's own key, too little to use it.
+  // Enough to recognize a key, too little to use it.
   const shown =
     secret.length < 16 ? '****' : `${secret.slice(0, 7)}${'*'.repeat(8)}${secret.slice(-4)}`
   return failure.unauthenticated(
@@ -192,7 +192,7 @@ class KnownKeys {
     if (isFresh) return this.#inTime(hash, cached.key, nowMs)
     const lookUp = () => this.#lookUpOnce(hash, sha256)
     const { guesses } = this.#services
-    // A key that was valid a moment ago is not a guess: its requests do not wait for the counter.
+    // A key that was valid a moment ago is not a guess, so its requests skip the counter.
     const isGuess = cached === undefined && guesses !== undefined
     const key = isGuess
       ? await guesses.judge(
@@ -204,7 +204,7 @@ class KnownKeys {
     return key && this.#inTime(hash, key, nowMs)
   }
 
-  /** Undefined for a key that has expired; the use of any other is recorded. */
+  /** Undefined for a key that has expired; otherwise records its use. */
   #inTime(hash: string, key: StoredApiKey, nowMs: number): StoredApiKey | undefined {
     if (key.expiresAt !== null && key.expiresAt.getTime() <= nowMs) return undefined
     this.#touch(hash, nowMs)

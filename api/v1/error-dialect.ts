@@ -10,14 +10,14 @@ interface ErrorBody {
   }
 }
 
-/** An error in the form of `/v1`. */
+/** An error in the format of `/v1`. */
 export interface ErrorAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: object
 }
 
-// Clients ignore longer waits than a minute and fall back to guessing.
+// Clients ignore waits longer than a minute and choose their own.
 const RETRY_AFTER_SECONDS_MAX = 60
 
 /** Renders a failure in the dialect of `/v1`. */

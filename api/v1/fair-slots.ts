@@ -1,22 +1,22 @@
 interface SlotCounts {
   readonly total: number
-  /** The last free slots: only organizations with nothing in flight may take them. */
+  /** The last free slots, which only organizations with nothing in flight may take. */
   readonly reserved: number
 }
 
 /** What may be claimed for the free slots of a process. */
 export interface SlotRoom {
   readonly limit: number
-  /** What one organization may have in flight after the claim. */
+  /** The most that one organization may have in flight after the claim. */
   readonly perOrganizationMax: number
-  /** What organizations have in flight in this process. */
+  /** The number of slots that each organization uses in this process. */
   readonly inFlight: Readonly<Record<string, number>>
 }
 
 /**
- * The slots of a process for background work. One organization takes all of them but the reserved
- * ones while no other waits; another one then finds a slot at once. A claim that gives free slots
- * to the organizations with the fewest in flight lets them have equal numbers in the end.
+ * The slots of a process for background work. One organization can take all but the reserved slots
+ * while no other waits, so another one finds a slot at once. Free slots go to the organizations
+ * with the fewest in flight, so that in the end all have equal numbers.
  */
 export class FairSlots {
   readonly #counts: SlotCounts
@@ -37,7 +37,7 @@ export class FairSlots {
     return { limit: this.#free, perOrganizationMax: 1, inFlight }
   }
 
-  /** Takes a slot for an organization; the answer frees it, once. */
+  /** Takes a slot for an organization. The returned function releases it, once. */
   take(organizationId: string): () => void {
     let isTaken = true
     this.#add(organizationId, 1)

@@ -54,7 +54,7 @@ export interface Caller {
   readonly organizationId: string
   /** Set when the request carried an API key. */
   readonly apiKeyId?: string
-  /** The user who made the API key; of keys of the operator it is not set. */
+  /** The user who created the API key; absent for keys of the operator. */
   readonly madeBy?: string
   /** Set when the request carried a user's access token. */
   readonly userId?: string
@@ -78,7 +78,10 @@ export function callerOf({ context: { caller } }: Pick<FastifyRequest, 'context'
   return caller
 }
 
-/** The refusal of what anonymous users may not do, `doing` in a sentence: "create API keys". */
+/**
+ * The refusal of an action that anonymous users may not perform; `doing` completes the sentence:
+ * "create API keys".
+ */
 export function anonymousUsersCannot(doing: string): ServiceError {
   return failure.accessDenied(
     `Anonymous users cannot ${doing}. Add an email address, a phone number or a provider to the account first.`,
@@ -102,7 +105,7 @@ export function mayUseModel(caller: Caller, model: Pick<CatalogueModel, 'id'>): 
 
 const NAME_SHOWN_MAX = 200
 
-/** The refusal of a model that is absent or not the caller's. */
+/** The refusal of a model that does not exist or that the caller may not use. */
 export function noSuchModel(name: string, param?: string): ServiceError {
   return failure.notFound(
     `The model \`${name.slice(0, NAME_SHOWN_MAX)}\` does not exist or you do not have access to it.`,
@@ -130,7 +133,7 @@ export interface JobAccount {
   readonly requestId: string
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
-  /** Names the use where several jobs may run for one answer; the job does otherwise. */
+  /** Identifies the use if several jobs may run for one answer; otherwise the job does. */
   readonly usageId?: string
   /** Called once per job with the tokens that it used. */
   noteTokens(tokens: number): void
@@ -156,8 +159,8 @@ export interface StoredRequest {
   /** Aborted when the job is cancelled. */
   readonly signal: AbortSignal
   /**
-   * Lets another job have the slot of this one, which from now on only waits for a worker and
-   * follows it. Throws when too many jobs of the process do.
+   * Releases the slot to another job; this one then only waits for its worker. Throws when too many
+   * jobs of the process do so.
    */
   leaveSlot(): void
   /** Receives the tokens that the request used. */
@@ -192,7 +195,7 @@ interface DurableRequest {
   readonly isAdopted: boolean
   /** Calls back when the request has ended: answered or abandoned, with or without its client. */
   onOver(listener: () => void): void
-  /** Its next job, in the order of the route's calls. */
+  /** Its next job, in the order in which the route submits them. */
   nextJob(): DurableJob
 }
 

@@ -15,7 +15,7 @@ interface Complaint extends SchemaComplaint {
   readonly path: string
   readonly value: unknown
   readonly isInteger: boolean
-  /** What to use instead of other values, from the `$comment` of the schema. */
+  /** The alternatives to other values, from the `$comment` of the schema. */
   readonly comment: string
 }
 

@@ -6,15 +6,15 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { NewEvent } from './event-types.ts'
 
-/** What an event counts besides its data, and each of its deliveries, with their indexes. */
+/** The bytes that an event and each of its deliveries count besides the data, including indexes. */
 const EVENT_BYTES = 512
 const DELIVERY_BYTES = 1024
 
 type Tables = Pick<WebhookTables, 'endpoints' | 'events' | 'deliveries' | 'webhookBytes'>
 
 /**
- * Stores an event with a delivery for each of its receivers: nothing when it is stored already, or
- * when the events of the organization have their bytes.
+ * Stores an event with a delivery for each of its receivers, unless it is stored already or the
+ * organization has reached its limit.
  */
 export async function announceEvent(
   db: Db,
@@ -30,7 +30,7 @@ export async function announceEvent(
   await db.execute(storeQuery(tables, announced, { receivers, deliveryId }))
 }
 
-/** Stores an event with one delivery; false when those of the organization have their bytes. */
+/** Stores an event with one delivery; false when the organization has reached its limit. */
 export async function sendEvent(
   db: Db,
   tables: Tables,
@@ -66,8 +66,8 @@ function storeQuery(
 }
 
 /**
- * Deletes the oldest events of organizations whose events have more than half of their bytes, down
- * to that half, so that new ones have room. Those that are still to be delivered are kept.
+ * Deletes the oldest events of organizations that use more than half of their limit, down to that
+ * half, so that new ones have room. Events that still have to be delivered are kept.
  */
 export async function trimEvents(
   db: Db,

@@ -53,7 +53,7 @@ export function eventIdOf(atMs: number, source: string): string {
   return derivedId(`evt_${atMs.toString(36).padStart(10, '0')}`, source, ID_CHARS)
 }
 
-/** The event types of the activities that webhooks report, by the names of these. */
+/** The event types of the activities that webhooks report, by activity. */
 const ACTIVITY_EVENTS: Readonly<Record<string, EventType>> = {
   'invitation.accepted': 'user.added',
   'member.removed': 'user.removed',

@@ -20,7 +20,7 @@ export class Secrets {
     this.#cipher = cipher
   }
 
-  /** A new secret, and the secrets as they are stored; earlier ones stay valid for a day. */
+  /** A new secret, and the secrets to store; earlier ones stay valid for a day. */
   async renew(
     endpoint: Pick<EndpointRow, 'id'> & { readonly secrets?: Buffer },
     nowMs: number,
@@ -34,7 +34,7 @@ export class Secrets {
     return { secret, secrets: await packContent(stored, this.#cipher, contextOf(endpoint.id)) }
   }
 
-  /** The secrets that sign now, the newest first. */
+  /** The secrets that currently sign, the newest first. */
   async liveOf(endpoint: EndpointRow, nowMs: number): Promise<readonly Buffer[]> {
     const stored = await this.#read(endpoint)
     return stored

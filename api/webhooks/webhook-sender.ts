@@ -24,12 +24,18 @@ interface SenderServices {
 /** Attempts that one process has in flight. */
 const IN_FLIGHT_MAX = 128
 const CLAIM_MAX = 64
-/** A receiver that hangs has less than twice this many sockets, and delays no other receiver. */
+/**
+ * A receiver that does not answer occupies less than twice this many sockets, and delays no other
+ * receiver.
+ */
 const PER_ENDPOINT_MAX = 8
 const PER_ENDPOINT_AT_ONCE = 8
-/** An organization whose receivers all hang has less than twice this many. */
+/** An organization whose receivers all hang occupies less than twice this many. */
 const PER_ORGANIZATION_MAX = 32
-/** From here on only endpoints that answered last time are tried: the others may hang. */
+/**
+ * Beyond this number only endpoints whose last attempt succeeded are tried, because the others may
+ * hang.
+ */
 const FAILING_MAX = 32
 const TIMEOUT_MS = 15_000
 const LEASE_SECONDS = 30
@@ -49,17 +55,17 @@ const RETRY_MS_MAX = 6 * 3_600_000
 const RETRIED_FOR_MS = 3 * 86_400_000
 
 /**
- * Delivers webhooks, together with all other processes: at least once, with exponential backoff for
- * three days. Each endpoint and each organization has a few attempts in flight, and the endpoints
- * that fail have a part of all together, so that receivers that hang delay no other; one at which
- * every delivery failed for a day is disabled.
+ * Delivers webhooks together with all other processes: at least once, with exponential backoff for
+ * three days. Each endpoint and each organization has a limited number of attempts in flight, and
+ * failing endpoints share a part of the total, so that receivers that hang delay no others. An
+ * endpoint whose deliveries have all failed for a day is disabled.
  */
 export class WebhookSender {
   readonly #services: SenderServices
   readonly #loop: PollLoop
   readonly #agents: KeepAliveAgents
   readonly #fetch: ReturnType<typeof createGuardedFetch>
-  /** Attempts whose results are not recorded yet, each with an object of its own. */
+  /** Attempts whose results are not recorded yet, each as its own object. */
   readonly #inFlight = new Set<DueDelivery>()
   readonly #attempts = new Set<Promise<void>>()
   #ended: EndedAttempt[] = []
@@ -72,7 +78,7 @@ export class WebhookSender {
       timeoutMs: TIMEOUT_MS,
       bodyBytesMax: ANSWER_BYTES_MAX,
       allowsPrivateAddresses: services.allowsPrivateAddresses,
-      // Organizations choose these names, wherever they lead.
+      // Organizations choose these names, so they may resolve to any address.
       resolve: createHostResolver({ asksSystem: services.allowsPrivateAddresses }),
       agents: this.#agents,
     })
@@ -132,7 +138,7 @@ export class WebhookSender {
     return [...this.#inFlight].filter(({ endpoint }) => endpoint.failingSince !== null).length
   }
 
-  /** The endpoints or organizations with as many attempts in flight as they may have. */
+  /** The endpoints or organizations that have reached their limit of attempts in flight. */
   #busy(nameOf: (endpoint: EndpointRow) => string, most: number): string[] {
     const counts = new Map<string, number>()
     for (const { endpoint } of this.#inFlight) {

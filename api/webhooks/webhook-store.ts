@@ -79,7 +79,7 @@ export class WebhookStore {
   constructor(
     db: Db,
     tables: WebhookTables,
-    /** Of the events of one organization with their deliveries. */
+    /** The most bytes of an organization's events including their deliveries. */
     { bytesMax = Number.MAX_SAFE_INTEGER }: { readonly bytesMax?: number } = {},
   ) {
     this.#db = db
@@ -150,7 +150,7 @@ export class WebhookStore {
 
   /**
    * Stores events for their endpoints, in the transaction that causes them. A stored event is not
-   * changed; those of an organization whose events have their bytes are dropped.
+   * changed; events of an organization that has reached its limit are dropped.
    */
   async announce(db: Db, announced: readonly NewEvent[]): Promise<void> {
     for (const event of announced) {
@@ -207,8 +207,8 @@ export class WebhookStore {
   }
 
   /**
-   * Claims due deliveries of every endpoint in rotation, without busy endpoints. A delivery whose
-   * result is never recorded becomes due again.
+   * Claims due deliveries of all endpoints in rotation, except busy ones. A delivery whose result
+   * is never recorded becomes due again.
    */
   async claim(options: ClaimOptions): Promise<readonly DueDelivery[]> {
     const { endpoints, events, deliveries } = this.#tables
@@ -232,8 +232,8 @@ export class WebhookStore {
   }
 
   /**
-   * Records attempts in the order in which they ended. An endpoint fails since the first failure
-   * after its last success.
+   * Records attempts in the order in which they ended. An endpoint counts as failing since the
+   * first failure after its last success.
    */
   async settle(attempts: readonly EndedAttempt[]): Promise<void> {
     if (attempts.length > 0) await this.#db.execute(settleQuery(this.#tables, attempts))
@@ -258,8 +258,8 @@ export class WebhookStore {
   }
 
   /**
-   * Deletes old events, everything of deleted organizations, and events that have more bytes than
-   * they may, with the deliveries.
+   * Deletes old events, all data of deleted organizations, and events beyond the limit, with their
+   * deliveries.
    */
   async sweep(): Promise<void> {
     const { events, endpoints, organizations } = this.#tables
@@ -298,8 +298,8 @@ function readyQuery({ endpoints, deliveries }: WebhookTables, options: ClaimOpti
 }
 
 /**
- * Records attempts. Endpoints are written only where their state changes, and locked in the order
- * of their ids, so that two processes do not wait for each other.
+ * Records attempts. Endpoints are written only if their state changes, and locked in the order of
+ * their ids, so that two processes cannot deadlock.
  */
 function settleQuery(
   { endpoints, deliveries }: WebhookTables,

@@ -4,7 +4,7 @@ import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 
 interface JournalServices {
-  /** May be a moment behind. */
+  /** May lag slightly behind. */
   readonly pool: Pick<Pool, 'query'>
   readonly prefix: string
 }
@@ -24,7 +24,7 @@ export function journalArea(services: JournalServices): ConsoleArea {
     reads: [
       {
         path: '/audit',
-        // It holds the addresses of users.
+        // The rows contain email addresses of users.
         role: 'administrator',
         query: listQuery({ query: TEXT_FILTER }),
         handle: ({ query }: Read) => listAudit(services, query),
@@ -57,7 +57,7 @@ function listActivities(
   return readPage(pool, {
     page,
     values: [query, organization],
-    // Recent ones only: the table has a partition for each month.
+    // Only recent ones, because the table has a partition for each month.
     text: `select a.id, a.created_at, a.type, a.actor_id as actor, a.object_id as object,
         a.organization_id, o.name as organization
       from ${prefix}activities a join ${prefix}organizations o on o.id = a.organization_id

@@ -32,7 +32,7 @@ interface OneKey {
 }
 
 const DAY_MS = 86_400_000
-/** The form names all limits: those that it leaves out are none. */
+/** The form contains all limits: an omitted limit is removed. */
 const NO_LIMITS: KeyLimits = {
   requestsPerMinute: null,
   tokensPerMinute: null,

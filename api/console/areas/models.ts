@@ -48,7 +48,10 @@ const NEW_MODEL = bodyOf(
   ['id', 'kind', 'source'],
 )
 
-/** The models of the catalogue: where they are loaded, why not, and whether they take requests. */
+/**
+ * The models of the catalogue: which workers have loaded them, failures, and whether they accept
+ * requests.
+ */
 export function modelArea(services: ModelServices): ConsoleArea {
   const { redis, keys } = services
   return {

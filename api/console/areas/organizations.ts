@@ -95,7 +95,7 @@ interface OneMember extends OneOrganization {
 
 function memberActions(organizations: Organizations): ConsoleArea['actions'] {
   const path = '/organizations/:organization/members/:user'
-  // The console acts with the rights of the installation, so no member is out of its reach.
+  // The console acts with the rights of the installation, so it may change every member.
   const check = (): void => {}
   return [
     {
@@ -162,7 +162,7 @@ async function findUserId({ pool, prefix }: OrganizationServices, email: string)
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** A user id of a path. Throws `notFound`: no user has another form of id. */
+/** A user id of a path. Throws `notFound`, because every user id has this form. */
 export function userIdOf(text: string): string {
   if (UUID.test(text)) return text
   throw failure.notFound(`No such user: ${text.slice(0, 64)}`, { param: 'user' })

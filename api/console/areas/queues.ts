@@ -13,7 +13,7 @@ interface QueueServices {
   readonly catalogue: Catalogue
   readonly producer: JobProducer
   readonly deadLetters: DeadLetters
-  /** Runs the job of a dead letter once more; resolves when it has begun. */
+  /** Runs the job of a dead letter once more; resolves when it has started. */
   retry(jobId: string): Promise<void>
   /** Sends the failure of a cancelled job to its owner, as a worker would. */
   readonly replies: Pick<ReplyWriter, 'push' | 'flushed'>
@@ -30,11 +30,11 @@ interface OneJob extends OneQueue {
 const JOBS_SHOWN_MAX = 100
 const DEAD_JOBS_SHOWN_MAX = 200
 const WAITING = ['prioritized', 'waiting', 'delayed'] as const
-/** BullMQ's lowest number is served first; 0 would leave the queue of priorities. */
+/** BullMQ serves the lowest number first; 0 would remove the job from the prioritized set. */
 const FIRST = 1
 const LAST = 2 ** 21 - 1
 
-/** Queues, their jobs without what they contain, and the jobs that killed their workers. */
+/** Queues, their jobs without content, and the jobs that killed their workers. */
 export function queueArea(services: QueueServices): ConsoleArea {
   const operator = { method: 'POST', role: 'operator' } as const
   const move =
@@ -164,7 +164,7 @@ async function listDeadLetters({ deadLetters }: QueueServices) {
   return wholeList(rows)
 }
 
-/** The owner answers its client, so that the job is not taken for lost and submitted again. */
+/** The owner answers its client, so that the job is not considered lost and submitted again. */
 async function cancelWaiting(services: QueueServices, params: OneJob): Promise<void> {
   const { producer, replies } = services
   const { job, model } = await findWaiting(services, params)

@@ -7,7 +7,7 @@ const QUERY = {
   properties: { range: { type: 'string', enum: Object.keys(SERIES_RANGES) } },
 }
 
-/** The numbers of the last hour and day, of all processes together. */
+/** The numbers of the last hour and day, for all processes together. */
 export function seriesArea({ series }: { readonly series: SeriesLog }): ConsoleArea {
   return {
     actions: [],

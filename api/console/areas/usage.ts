@@ -5,7 +5,7 @@ import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 
 interface UsageServices {
-  /** May be a moment behind. */
+  /** May lag slightly behind. */
   readonly pool: Pick<Pool, 'query'>
   readonly prefix: string
   readonly catalogue: Catalogue
@@ -41,13 +41,13 @@ interface UsageFilter {
   readonly model?: string
 }
 
-/** The usage of one group; groups that were not asked for are absent. */
+/** The usage of one group; columns that were not requested are absent. */
 interface UsageSum extends Partial<Record<Column, string | null>> {
   readonly requests: number
   readonly prompt_tokens: number
   readonly completion_tokens: number
   readonly cached_tokens: number
-  /** By the prices of the catalogue; null when a model of the group has none. */
+  /** Computed from the prices of the catalogue; null when a model of the group has none. */
   readonly cost: number | null
 }
 
@@ -101,7 +101,7 @@ export function usageArea(services: UsageServices): ConsoleArea {
 
 const SUMS = ['requests', 'prompt_tokens', 'completion_tokens', 'cached_tokens', 'cost'] as const
 
-/** Grouped by model besides, because prices are those of models. */
+/** Also grouped by model, because prices belong to models. */
 async function sumUp({ pool, prefix, catalogue, clock }: UsageServices, filter: UsageFilter) {
   const { group_by: groupBy = 'organization', days = DAYS_DEFAULT, organization, model } = filter
   const groups = groupBy.split(',') as Group[]
@@ -158,7 +158,7 @@ function costOf(catalogue: Catalogue, row: Priced): number | null {
   return (row.prompt_tokens * input + row.completion_tokens * output) / 1e6
 }
 
-/** RFC 4180. A cell that a spreadsheet would compute is preceded by an apostrophe. */
+/** RFC 4180. A cell that a spreadsheet would compute is prefixed with an apostrophe. */
 function toCsv(columns: readonly string[], rows: readonly UsageSum[]): string {
   const cell = (value: unknown): string => {
     if (value === null || value === undefined) return ''

@@ -151,14 +151,14 @@ function ownAccount(): Error {
   })
 }
 
-/** The request of an administrator to the user server, whose audit rows then name them. */
+/** An administrator's request to the user server, whose audit rows then name the administrator. */
 function adminRequest(
   auth: AuthServices,
   call: { readonly request: FastifyRequest; readonly administrator: Administrator },
 ): AdminRequest {
   return {
     ...describeRequest(auth, call.request, undefined),
-    // Links in mails lead to the site, not to the page of the console that asked for them.
+    // Links in mails lead to the site, not to the console.
     redirectTo: auth.config.site.url,
     caller: { kind: 'admin', role: call.administrator.name, claims: {} },
   }

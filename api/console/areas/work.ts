@@ -33,7 +33,9 @@ interface OneOf {
   readonly id: string
 }
 
-/** Background jobs, batches, fine-tuning, files and webhooks of all, without their content. */
+/**
+ * Background jobs, batches, fine-tuning, files and webhooks of all organizations, without content.
+ */
 export function workArea(services: WorkServices): ConsoleArea {
   const { jobs, batches } = services
   const query = listQuery({ organization: TEXT_FILTER, state: TEXT_FILTER })
@@ -137,7 +139,7 @@ function webhookActions({ webhooks, wakeSender }: WorkServices): ConsoleArea['ac
   ]
 }
 
-/** Metadata alone: no column of these holds what a user wrote or a model answered. */
+/** Only metadata: none of these columns contains text of users or models. */
 function listTexts(prefix: string) {
   const organization = `join ${prefix}organizations o on o.id = x.organization_id`
   const isMeant = (state: string): string =>

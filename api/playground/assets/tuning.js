@@ -62,7 +62,7 @@ export function createTuning(page) {
     try {
       await follow(job.id, signal)
     } catch (error) {
-      // The job has ended where it cannot be cancelled.
+      // If the job cannot be cancelled, it has already ended.
       if (signal.aborted) await cancel(job.id).catch(() => undefined)
       throw error
     }
@@ -110,7 +110,7 @@ async function cancel(id) {
   await send({ path: `/v1/fine_tuning/jobs/${id}/cancel`, json: {} })
 }
 
-/** Asks the base model and the tuned one the same, side by side. */
+/** Sends the same prompt to the base model and the tuned one, side by side. */
 function createComparison() {
   const part = byId('tuning-compare', HTMLElement)
   const question = byId('tuning-question', HTMLTextAreaElement)
