@@ -17,9 +17,9 @@ import { findRanks } from './tensor-ranks.ts'
 export const ADAPTER_INPUTS = {
   /** The rows of the run by group: those of each adapter, padded to one count. */
   order: 'adapter_order',
-  /** Where each row is among the groups. */
+  /** The position of each row among the groups. */
   rows: 'adapter_rows',
-  /** Numbers of groups and of the products of each: one, or as many as it has rows. */
+  /** The number of groups, and of the products per group: one, or one for each row. */
   layout: 'adapter_layout',
 } as const
 
@@ -32,9 +32,9 @@ export interface AdapterTarget extends LinearModule {
 }
 
 /**
- * Adds input · a · b to every linear layer of a decoder. The rows of a run are laid out as one
- * group per adapter, so that the products read each adapter's matrices once. Undefined for graphs
- * without linear layers at their top.
+ * Adds input · a · b to every linear layer of a decoder. The rows of a run are grouped by adapter,
+ * so that the products read each adapter's matrices once. Undefined for graphs without linear
+ * layers at their top level.
  */
 export function addAdapters(
   model: Model,
@@ -74,7 +74,7 @@ export function addAdapters(
   }
 }
 
-/** Makes the nodes of the branches; layers with one input share how it is laid out. */
+/** Creates the nodes of the branches; layers with the same input share its layout. */
 class Pass {
   readonly constants = [int64Constant('adapter/any', [-1])]
   /** Nodes before all others. */
@@ -133,7 +133,7 @@ class Pass {
     return add('Reshape', [typed, like], `${output}/adapter_flat`)
   }
 
-  /** The input as [groups, products, rows of a product · length, in], of 32 bits. */
+  /** The input as [groups, products, rows of a product · length, in], in 32 bits. */
   #group({ input, inSize }: AdapterTarget, is3d: boolean, nodes: GraphNode[]): string {
     const known = this.#grouped.get(input)
     if (known !== undefined) return known

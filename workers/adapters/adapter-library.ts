@@ -17,7 +17,7 @@ interface AdapterLease {
 
 /** Loads the adapters of one model. */
 export interface AdapterLibrary {
-  /** Throws a `ServiceError` that names the adapter and what is wrong with it. */
+  /** Throws a `ServiceError` that names the adapter and its fault. */
   lease(reference: AdapterReference): Promise<AdapterLease>
 }
 
@@ -36,7 +36,7 @@ interface ResidentAdapter extends ResidentModel {
 
 const FILE_BYTES_MAX = 1 << 30
 
-/** Adapters of one model: loaded when they are asked for, the least recently used evicted first. */
+/** Adapters of one model: loaded on demand, the least recently used evicted first. */
 export function openAdapterLibrary(options: LibraryOptions): AdapterLibrary {
   const { bytesMax, log } = options
   const residency = new Residency<ResidentAdapter, AdapterReference>({
@@ -57,7 +57,7 @@ export function openAdapterLibrary(options: LibraryOptions): AdapterLibrary {
   }
 }
 
-/** The folder of an adapter's files, which are fetched where they are not there. */
+/** The folder of an adapter's files, which are fetched if they are missing. */
 function ensureAdapter({ id, source }: AdapterReference, options: StoredOptions): Promise<string> {
   return ensureModel({ id, source, options: {}, files: ADAPTER_FILES }, options)
 }

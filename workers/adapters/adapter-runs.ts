@@ -12,14 +12,14 @@ interface AdaptedModel {
   readonly targets: readonly AdapterTarget[]
 }
 
-/** A run over rows of which some have an adapter. */
+/** A run over rows, some of which have an adapter. */
 export interface AdaptedRun extends AdapterFeeds {
   readonly session: ModelSession
 }
 
 /**
- * The second session of a model, which is loaded when the first adapter is. Runs without adapters
- * stay with the first session, so that they cost and compute exactly what they did.
+ * The second session of a model, which is loaded with the first adapter. Runs without adapters stay
+ * on the first session, so that their cost and results are unchanged.
  */
 export class AdapterRuns {
   readonly #runtime: Runtime
@@ -27,7 +27,7 @@ export class AdapterRuns {
   #opening: Promise<AdaptedModel> | undefined
   #opened: { readonly session: ModelSession; readonly stack: AdapterStack } | undefined
 
-  /** `open` throws `ModelLoadError` where the model takes no adapters. */
+  /** `open` throws `ModelLoadError` if the model supports no adapters. */
   constructor(runtime: Runtime, open: () => Promise<AdaptedModel>) {
     this.#runtime = runtime
     this.#open = open
@@ -60,7 +60,7 @@ export class AdapterRuns {
       this.#opened = { session, stack: new AdapterStack(this.#runtime, targets) }
       return { session, targets }
     } catch (error) {
-      // Not remembered: the next adapter tries again.
+      // The failure is not cached: the next adapter tries again.
       this.#opening = undefined
       throw error
     }

@@ -10,20 +10,23 @@ export type RowAdapters = readonly (FittedAdapter | undefined)[]
 
 /** The inputs of a run over rows of different adapters. */
 export interface AdapterFeeds {
-  /** Low-rank matrices by input. The same object as long as nothing of it has changed. */
+  /** Low-rank matrices by input. The object stays the same until a matrix changes. */
   readonly weights: Readonly<Record<string, Tensor>>
-  /** How the rows are grouped; the caller disposes of these. */
+  /** The grouping of the rows; the caller disposes of it. */
   readonly indices: Readonly<Record<string, Tensor>>
 }
 
-/** Positions of a new stack: the base model, and a few adapters. */
+/** Positions of a new stack: the base model and a few adapters. */
 const CAPACITY_MIN = 4
-/** Ranges whose tensors are kept: prompts and decode steps alternate, each with another range. */
+/**
+ * Ranges whose tensors are kept, because prompts and decode steps alternate and each uses another
+ * range.
+ */
 const VIEWS_MAX = 32
 
 /**
- * Up to this many rows of an adapter are multiplied one by one, which does not copy the matrices
- * into another layout. From four on, one product of all is as fast (docs/performance.md).
+ * Up to this many rows of an adapter are multiplied one by one, which avoids copying the matrices
+ * into another layout. From four rows on, one product is as fast (docs/performance.md).
  */
 const SINGLE_ROWS_MAX = 2
 
@@ -35,9 +38,9 @@ interface Buffers {
 }
 
 /**
- * Matrices of the adapters that rows use, one position for each, beside each other in memory. A run
- * takes the range of positions that spans its adapters; unused ones inside it compute unread
- * results. Position 0 has zeros: the base model.
+ * The matrices of the adapters in use, one position for each, contiguous in memory. A run takes the
+ * range of positions that spans its adapters; unused ones inside it compute results that are not
+ * read. Position 0 holds zeros: the base model.
  */
 export class AdapterStack {
   readonly #runtime: Runtime
@@ -72,7 +75,7 @@ export class AdapterStack {
     this.#positions = []
   }
 
-  /** New buffers where there are too few positions or an adapter has a larger rank. */
+  /** Allocates new buffers if there are too few positions or an adapter has a larger rank. */
   #makeRoom(used: ReadonlySet<FittedAdapter>): void {
     const rank = Math.max(...[...used].map((adapter) => adapter.rank))
     if (used.size < this.#positions.length && rank <= this.#rank) return
@@ -119,7 +122,7 @@ export class AdapterStack {
     }
   }
 
-  /** Moves the last adapter of a run into an unused position, where most of its range is unused. */
+  /** Moves the last adapter of a run into an unused position if most of its range is unused. */
   #compact(used: ReadonlySet<FittedAdapter>, hasBase: boolean): void {
     const isUsed = (adapter: FittedAdapter | undefined): boolean =>
       adapter !== undefined && used.has(adapter)
@@ -133,7 +136,10 @@ export class AdapterStack {
     if (displaced !== undefined) this.#place(displaced, last)
   }
 
-  /** Every group is padded to the rows of the largest; all rows of the base model are one place. */
+  /**
+   * Every group is padded to the rows of the largest; all rows of the base model share one
+   * position.
+   */
   #layRows(adapters: RowAdapters, first: number, end: number): Record<string, Tensor> {
     const sizes = new Int32Array(end - first)
     const places = adapters.map((adapter) => {

@@ -16,7 +16,7 @@ export interface FittedLayer {
 
 /** An adapter in the layout of a model's graph. */
 export interface FittedAdapter {
-  /** Differs between any two that were fitted. */
+  /** Unique to each fitted adapter. */
   readonly key: string
   /** The largest of its layers. */
   readonly rank: number
@@ -31,7 +31,7 @@ let count = 0
 
 /**
  * Fits an adapter to the modules of a graph. Throws an `Error` that names the tensor when it has
- * weights for a module that the graph does not have, or of another size.
+ * weights for a module that the graph does not have, or weights of another size.
  */
 export async function fitAdapter(
   adapter: PeftAdapter,
@@ -68,7 +68,7 @@ interface Part {
   readonly low: LowRank
 }
 
-/** The keys of the modules that the graph has as one. */
+/** The keys of the modules that the graph has fused into one. */
 function partsOf(key: string): readonly string[] {
   const at = key.lastIndexOf('.') + 1
   const name = key.slice(at)
@@ -77,8 +77,9 @@ function partsOf(key: string): readonly string[] {
 }
 
 /**
- * One layer of all parts: their a beside each other, their b on a diagonal of blocks, which gives
- * each part its own outputs. Of several parts all must be there: absent ones have an unknown size.
+ * Fuses the parts into one layer: their a side by side, their b on a diagonal of blocks, so that
+ * each part has its own outputs. All parts must be present, because the size of an absent one is
+ * unknown.
  */
 function fitLayer(target: Target, parts: readonly (Part | undefined)[]): FittedLayer {
   const { inSize, outSize } = target

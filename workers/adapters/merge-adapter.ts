@@ -26,8 +26,8 @@ const DATA_FILE = 'model.onnx_data'
 const COPY_BYTES = 8 << 20
 
 /**
- * Writes a model with an adapter folded into its weights, in the Hugging Face layout. The changed
- * layers have weights of full precision; all others stay as they are. The folder must not exist.
+ * Writes a model with an adapter merged into its weights, in the Hugging Face layout. The changed
+ * layers have weights of full precision; all others are unchanged. The folder must not exist.
  */
 export async function mergeAdapter(
   runtime: Runtime,
@@ -64,7 +64,7 @@ export async function mergeAdapter(
     const graph = withoutUnused(new GraphView(replaceModules(model, merged)))
     const constants: Constant[] = []
     for (const constant of graph.constants) {
-      // Small ones stay in the graph.
+      // Small constants stay in the graph.
       const isKept = own.has(constant) || !isInFile(constant)
       constants.push(
         isKept ? constant : await data.append(constant, readConstant(constant, realFile)),
@@ -98,7 +98,7 @@ function addProduct(
   }
 }
 
-/** The graph in which the merged layers are products with constants. */
+/** The graph with the merged layers as products with constants. */
 function replaceModules({ graph }: Model, merged: ReadonlyMap<LinearModule, Constant>) {
   const byOutput = new Map([...merged.keys()].map((module) => [module.output, module]))
   const nodes = graph.nodes.flatMap((node): GraphNode[] => {

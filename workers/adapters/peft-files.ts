@@ -39,9 +39,9 @@ interface AdapterLimits {
 }
 
 /**
- * Reads the adapter in a folder. Throws `ModelLoadError` that names the field or tensor for what
- * cannot be served exactly: other methods than plain LoRA, further trained weights, wrong shapes,
- * ranks above the limit, NaN and infinity.
+ * Reads the adapter in a folder. Throws `ModelLoadError` that names the field or tensor for
+ * anything that cannot be served exactly: methods other than plain LoRA, further trained weights,
+ * wrong shapes, ranks above the limit, NaN and infinity.
  */
 export async function readPeftAdapter(
   folder: string,
@@ -59,7 +59,7 @@ export async function readPeftAdapter(
     const b = tensors.get(partner)
     if (b === undefined) throw fault(folder, `the tensor ${partner} is missing`)
     partners.add(partner)
-    // Looking at every element of a large adapter would block the event loop.
+    // Checking every element of a large adapter at once would block the event loop.
     await setImmediate()
     modules.set(part.path, readLowRank(folder, { name, partner, a, b, rankMax, scaleOf }))
   }
@@ -76,11 +76,11 @@ interface NewAdapter {
   readonly rank: number
   readonly alpha: number
   readonly modules: ReadonlyMap<string, Pick<LowRank, 'inSize' | 'outSize' | 'a' | 'b'>>
-  /** A name for people: where the base model comes from. */
+  /** The readable name of the base model's source. */
   readonly baseModel?: string
 }
 
-/** The files of an adapter in PEFT's form. */
+/** The files of an adapter in PEFT's format. */
 export function writePeftAdapter(
   { rank, alpha, modules, baseModel }: NewAdapter,
   { type = 'F32' }: { readonly type?: StoredType } = {},
@@ -188,7 +188,10 @@ function readLowRank(
 
 type ScaleOf = (path: string) => { readonly rank: number; readonly scale: number }
 
-/** Settings that change what an adapter computes, or add weights, unless they have these values. */
+/**
+ * Settings that change the computation of an adapter, or add weights, unless they have these
+ * values.
+ */
 const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
   use_dora: [false],
   modules_to_save: [],
@@ -203,11 +206,11 @@ const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
   arrow_config: [],
   kasa_config: [],
   monteclora_config: [],
-  // The others of these methods change the base model as well.
+  // The other initializations change the base model as well.
   init_lora_weights: [true, false, 'gaussian', 'eva', 'orthogonal'],
 }
 
-/** Checks adapter_config.json and reads from it how each module is scaled. */
+/** Checks adapter_config.json and reads the scale of each module from it. */
 function readScales(folder: string, config: Readonly<Record<string, unknown>>): ScaleOf {
   const wrong = (field: string, must: string): ModelLoadError => {
     const shown = JSON.stringify(config[field])?.slice(0, 100) ?? 'missing'
@@ -244,7 +247,7 @@ function isFiniteNumber(value: unknown): value is number {
   return Number.isFinite(value)
 }
 
-/** Names that patterns have in practice; other regular expressions could take time without end. */
+/** The form of patterns in practice. Other regular expressions could take unlimited time. */
 const SIMPLE = /^\^?[\w.\\]{1,200}$/
 const PATTERNS_MAX = 10_000
 

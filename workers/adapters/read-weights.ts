@@ -5,15 +5,15 @@ import { type GraphNode, type Model, makeNode, makeValue } from '#workers/graph/
 
 import { isHalf, type LinearModule } from './target-modules.ts'
 
-/** Rows of the unit matrix in one run: of the widest layers they take some 30 MB. */
+/** Rows of the identity matrix in one run: for the widest layers they take some 30 MB. */
 const ROWS_MAX = 256
-/** Inputs of operators from which on they are optional biases. */
+/** Inputs of operators that are optional biases, from this index on. */
 const BIASES: Readonly<Record<string, number>> = { MatMulNBits: 5, DynamicQuantizeMatMul: 4 }
 
 /**
- * The weights of a linear layer as [in, out], dequantized by the runtime: a matrix is read as the
- * graph computes it; quantized ones are multiplied by the unit matrix, without quantizing it more
- * coarsely than its ones and zeros are.
+ * The weights of a linear layer as [in, out], dequantized by the runtime. A float matrix is read as
+ * the graph computes it; quantized weights are multiplied by the identity matrix, whose ones and
+ * zeros lose nothing when they are quantized.
  */
 export async function readWeights(
   context: ProbeContext,
@@ -72,7 +72,7 @@ function precise(node: GraphNode): GraphNode {
   return { ...node, attributes, inputs: node.inputs.slice(0, BIASES[node.operator]) }
 }
 
-/** Runs a part of a graph once for each of the inputs, and puts the results one after another. */
+/** Runs a part of a graph once for each input, and concatenates the results. */
 async function runAlone(
   context: ProbeContext,
   model: Model,

@@ -12,19 +12,21 @@ export interface LinearModule {
   readonly input: string
   readonly output: string
   /**
-   * `matrix`: a float matrix, constant or computed from constants; `blocks`: that of MatMulNBits;
-   * `integers`: an int8 matrix that is multiplied by quantized activations.
+   * `matrix`: a float matrix, constant or computed from constants; `blocks`: weights of
+   * MatMulNBits; `integers`: an int8 matrix that is multiplied by quantized activations.
    */
   readonly form: 'matrix' | 'blocks' | 'integers'
-  /** The weights among the inputs of the node. */
+  /** The name of the weights among the inputs of the node. */
   readonly weight: string
   readonly inSize: number
   readonly outSize: number
-  /** The weights lie as [out, in]. */
+  /** The weights are stored as [out, in]. */
   readonly isTransposed: boolean
 }
 
-/** Every linear layer at the top of a graph that has the name of a module, in graph order. */
+/**
+ * Every linear layer at the top level of a graph whose name is that of a module, in graph order.
+ */
 export function findLinearModules(view: GraphView): LinearModule[] {
   return view.graph.nodes.flatMap((node) => {
     const read = Object.hasOwn(READERS, node.operator) ? READERS[node.operator] : undefined
@@ -142,7 +144,7 @@ function scaledOutput(view: GraphView, product: string): string | undefined {
 
 const DEPTH_MAX = 16
 
-/** The shape of a tensor that is computed from constants alone; undefined for others. */
+/** The shape of a tensor that is computed only from constants; undefined for others. */
 function weightDims(view: GraphView, name: string, depth = 0): readonly number[] | undefined {
   const constant = view.constant(name)
   if (constant !== undefined || depth > DEPTH_MAX) return constant?.dims

@@ -1,6 +1,6 @@
 import type { Graph, GraphNode } from '#workers/graph/model.ts'
 
-/** Numbers of axes of a graph's tensors, as far as they follow from its operators. */
+/** The ranks of a graph's tensors, as far as its operators determine them. */
 export function findRanks(graph: Graph): ReadonlyMap<string, number> {
   const ranks = new Map<string, number>()
   for (const { name, dims } of [...graph.constants, ...graph.inputs]) {
@@ -8,12 +8,12 @@ export function findRanks(graph: Graph): ReadonlyMap<string, number> {
   }
   const constants = new Map(graph.constants.map(({ name, dims }) => [name, dims]))
   const producers = new Map(graph.nodes.map((node) => [node.outputs[0] as string, node]))
-  /** How many numbers a one-dimensional tensor has. */
+  /** The length of a one-dimensional tensor. */
   const lengthOf = (name: string): number | undefined => {
     const dims = constants.get(name) ?? valueDims(producers.get(name))
     if (dims !== undefined) return dims[0] ?? 1
     const producer = producers.get(name)
-    // Unsqueezed scalars: sizes that are put together to a shape.
+    // Unsqueezed scalars: sizes that are concatenated to a shape.
     if (producer?.operator === 'Unsqueeze') {
       return ranks.get(producer.inputs[0] as string) === 0 ? 1 : undefined
     }

@@ -24,13 +24,13 @@ import { findRowStarts } from './time-warping.ts'
 /** Cross-attentions by layer, each `[1, heads, tokens, positions]`. */
 type Attentions = ReadonlyMap<number, Tensor>
 
-/** Finds the position of the sound at which a decoder is when it reads each token. */
+/** Finds the position in the sound that a decoder attends to when it reads each token. */
 export interface Aligner {
   /** The layers whose attentions it reads. */
   readonly layers: readonly number[]
   /**
-   * The positions of the tokens from `from` to before `to`, in rising order, where `positions` is
-   * the number of those with sound.
+   * The positions of the tokens from `from` to before `to`, in ascending order, where `positions`
+   * is the number of positions with sound.
    */
   align(
     attentions: Attentions,
@@ -47,14 +47,14 @@ interface AlignerOptions {
   readonly type: ElementType
 }
 
-// Keeps weights without any sum or spread finite.
+// Keeps weights finite that have no sum or variance.
 const DIVISOR_MIN = 1e-12
 
 /**
- * Aligns tokens as Whisper's code does (openai/whisper, timing.py): the weights of the alignment
- * heads are cut to the sound and made to add up to 1, normalized for each position over all
- * tokens, smoothed by a median filter over positions and averaged over heads; the path through
- * them comes from dynamic time warping. All but the path is a graph, off the event loop.
+ * Aligns tokens like Whisper's code (openai/whisper, timing.py). The weights of the alignment heads
+ * are cut to the sound and scaled to a sum of 1, normalized for each position over all tokens,
+ * smoothed by a median filter over positions and averaged over heads; dynamic time warping then
+ * finds the path through them. Everything except the path is a graph, off the event loop.
  */
 export async function openAligner(runtime: Runtime, options: AlignerOptions): Promise<Aligner> {
   const open = (medianWidth: number) =>
@@ -69,7 +69,7 @@ export async function openAligner(runtime: Runtime, options: AlignerOptions): Pr
     layers: layersOf(options.heads),
     async align(attentions, { from, to, positions }) {
       const count = runtime.tensor('int64', BigInt64Array.of(BigInt(positions)), [1])
-      // The filter mirrors half of its width, which needs more positions than that.
+      // The filter mirrors half of its width, which requires more positions than that.
       const session = positions > options.medianWidth / 2 ? filtered : plain
       try {
         const { scores } = await session.run(
@@ -157,7 +157,7 @@ function quotient(dividend: string, divisor: string, output: string): GraphNode[
 }
 
 /**
- * The median of `width` neighbours along the last axis, mirrored at its ends: shifted copies go
+ * The median of `width` neighbours along the last axis, mirrored at its ends: shifted copies pass
  * through a sorting network (odd-even transposition) of elementwise minimums and maximums.
  */
 function medianFilter(width: number): {
@@ -175,7 +175,7 @@ function medianFilter(width: number): {
   ]
   let wires = Array.from({ length: width }, (_, shift) => {
     constants.push(int64Constant(`from.${shift}`, [shift]))
-    // The end is counted from the back; a number beyond every length keeps all.
+    // The end is counted from the back; a number larger than any length keeps all.
     const end = shift === width - 1 ? Number.MAX_SAFE_INTEGER : shift - width + 1
     constants.push(int64Constant(`to.${shift}`, [end]))
     nodes.push(

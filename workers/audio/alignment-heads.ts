@@ -6,16 +6,16 @@ export interface AlignmentHead {
   readonly head: number
 }
 
-/** The heads by which words are timed, or the reason why none are. */
+/** The heads that time words, or the reason why there are none. */
 type FoundHeads = { readonly heads: readonly AlignmentHead[] } | { readonly reason: string }
 
-// Prompt, end and half of the context must fit into the whole.
+// Prompt, end and half of the context must fit into the context.
 const CONTEXT_MIN = 16
 
 /**
  * The alignment heads that `generation_config.json` lists, or all heads of the upper half of the
- * layers, as Whisper's code does without a list. Wrong lists are common in fine-tuned models that
- * copied the file of another size: such a model transcribes, without times of words.
+ * layers, which Whisper's code uses without a list. Wrong lists are common in fine-tuned models
+ * that copied the file of another size; such a model transcribes without word times.
  */
 export function findAlignmentHeads(
   { alignment, contextLength }: Pick<WhisperFiles, 'alignment' | 'contextLength'>,

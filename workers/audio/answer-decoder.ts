@@ -19,7 +19,7 @@ export interface AnswerRequest {
   readonly temperature: number
   readonly tokensMax: number
   readonly endOfText: number
-  /** A token whose probability right after the prompt's token at `at` is returned as well. */
+  /** A token whose probability after the prompt's token at `at` is returned as well. */
   readonly probe?: { readonly at: number; readonly tokenId: number } | undefined
 }
 
@@ -59,7 +59,7 @@ export function createAnswerDecoder(decoder: SpeechDecoder): AnswerDecoder {
         return rows.map(() => undefined)
       },
     })
-    // As many batches as there are prompt lengths.
+    // There are as many batches as prompt lengths.
     batchers.set(length, made)
     return made
   }
@@ -72,7 +72,7 @@ export function createAnswerDecoder(decoder: SpeechDecoder): AnswerDecoder {
   }
 }
 
-/** An answer in progress; it is delivered when complete, while others of its run continue. */
+/** An answer in progress. It is delivered when complete, while others of its run continue. */
 class Row {
   readonly request: AnswerRequest
   readonly tokenIds: number[] = []
@@ -133,7 +133,7 @@ class Row {
   }
 }
 
-/** The windows of a run have one length; those of some models are as long as their sound. */
+/** The windows of a run have one length; in some models that is the length of their sound. */
 function groupByPositions(rows: readonly Row[]): readonly (readonly Row[])[] {
   const groups = new Map<number, Row[]>()
   for (const row of rows) {

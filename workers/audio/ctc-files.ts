@@ -12,9 +12,9 @@ export interface CtcFiles {
   readonly modelFile: string
   /** Whether samples are shifted and scaled to mean 0 and variance 1. */
   readonly isNormalized: boolean
-  /** The convolutions that make frames of samples. */
+  /** The convolutions that turn samples into frames. */
   readonly convolutions: readonly Convolution[]
-  /** Whether the padding of a shorter recording changes nothing but its own frames. */
+  /** Whether padding of a shorter recording affects only its own frames. */
   readonly ignoresPadding: boolean
   readonly tokens: CtcTokens
 }
@@ -40,7 +40,7 @@ export async function readCtcFiles(folder: string, onnxFile?: string): Promise<C
     modelFile: await findModelFile(folder, onnxFile),
     ...(await readWaveFeatures(folder)),
     convolutions: convolutionsOf(folder, config),
-    // A norm over time would count the padding.
+    // A norm over time would include the padding.
     ignoresPadding: config.feat_extract_norm === 'layer',
     tokens: await readTokens(folder, config),
   }

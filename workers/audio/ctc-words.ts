@@ -2,13 +2,13 @@ import type { SpokenToken } from '#shared/contracts/audio.ts'
 
 import type { CtcFrames } from './ctc-frames.ts'
 
-/** The tokens of a CTC model by their meaning. */
+/** The special tokens of a CTC model. */
 export interface CtcTokens {
-  /** The token of frames that add nothing. */
+  /** The token of frames that add no text. */
   readonly blank: number
   /** The token between words; absent where every token is a word. */
   readonly delimiter: number | undefined
-  /** Special tokens: their frames count as if they were not there. */
+  /** Special tokens, whose frames are skipped. */
   readonly skipped: ReadonlySet<number>
   /** The text of each token. */
   readonly texts: ReadonlyMap<number, string>
@@ -22,7 +22,7 @@ export interface CtcWord {
   readonly start: number
   readonly end: number
   readonly tokenIds: readonly number[]
-  /** Its tokens, and first the one of the space. */
+  /** The word's tokens, preceded by the token of the space. */
   readonly logprobs: readonly SpokenToken[]
 }
 
@@ -33,13 +33,13 @@ interface Run {
   logprob: number
 }
 
-// Keeps memory bounded where a model puts no delimiter between words.
+// Keeps memory bounded if a model puts no delimiter between words.
 const WORD_TOKENS_MAX = 256
 
 /**
- * Joins frames to words: equal tokens in a row are one, unless a blank is between them (Graves et
- * al. 2006, section 3.1). Words go on over the borders of windows. The log-probability of a token
- * is that of its likeliest frame.
+ * Joins frames to words. Equal consecutive tokens count once, unless a blank is between them
+ * (Graves et al. 2006, section 3.1). Words continue across the boundaries of windows. The
+ * log-probability of a token is that of its likeliest frame.
  */
 export class CtcReader {
   readonly #tokens: CtcTokens

@@ -33,13 +33,13 @@ interface Parts {
 interface Windows {
   readonly samplesPerFrame: number
   readonly frames: number
-  /** Frames at an end of a window that another window recognizes with more context. */
+  /** Frames at an end of a window that the neighbouring window recognizes with more context. */
   readonly marginFrames: number
 }
 
 // The memory of the first convolutions grows with it: 512 channels take 80 MB for this window.
 const WINDOW_SECONDS = 12
-// Of a window at each end, as in transformers' pipeline.
+// The share of a window at each end, as in transformers' pipeline.
 const MARGIN_SHARE = 1 / 6
 const PAUSE_SECONDS_MIN = 1
 
@@ -68,7 +68,7 @@ export async function openCtc(options: CtcOptions): Promise<Recognizer> {
   }
 }
 
-/** Nothing but the sound decides the text. */
+/** Only the sound determines the text. */
 function ignoredFields({ prompt, temperature, language }: SpeechRequest): readonly string[] {
   return [
     ...(prompt.trim() === '' ? [] : ['prompt']),
@@ -99,8 +99,8 @@ function stepOf({ frames, marginFrames, samplesPerFrame }: Windows): number {
 }
 
 /**
- * Windows overlap, and the frames at their ends, which lack the sound beyond, are taken from their
- * neighbours. All other frames form one row, so that no word is cut or doubled.
+ * Windows overlap. Frames at the end of a window, which lack the sound beyond, are taken from its
+ * neighbour. All other frames form one row, so that words are neither cut nor doubled.
  */
 async function transcribe(
   { files, model, windows }: Parts,

@@ -5,14 +5,14 @@ import { decodeFile } from './decoders/decode-file.ts'
 import { type Pcm, UnsupportedAudioError } from './decoders/pcm.ts'
 import { createResampler, type Resampler } from './resample.ts'
 
-// Uploads end at 25 MiB. The whole file is held while it is decoded.
+// Uploads have at most 25 MiB. The whole file is in memory while it is decoded.
 const FILE_BYTES_MAX = 64 * 1024 ** 2
-// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the
-// models.
+// Speech needs higher rates. At lower ones, samples of several seconds would grow without limit at
+// the models' rate.
 const RATE_MIN = 1000
 const RATE_MAX = 768_000
 
-/** Decodes a file in this thread; sends one piece of samples for each message, then null. */
+/** Decodes a file in this thread. Sends one chunk of samples per message, then null. */
 async function* samplesOf(path: string, sampleRate: number): AsyncGenerator<Float32Array> {
   if ((await stat(path)).size > FILE_BYTES_MAX) throw new Error('file is too large')
   const bytes = await readFile(path)
@@ -35,7 +35,7 @@ function mixDown({ channels }: Pcm): Float32Array {
     let sum = 0
     for (const channel of channels) sum += channel[at] ?? 0
     const value = sum / channels.length
-    // Damaged packets may decode to anything.
+    // Damaged packets may decode to any value.
     mono[at] = Number.isFinite(value) ? Math.max(-1, Math.min(1, value)) : 0
   }
   return mono

@@ -15,16 +15,16 @@ const STALL_TIMEOUT_MS = 20_000
 const PROBE_TIMEOUT_MS = 5000
 const BYTES_PER_SAMPLE = 4
 const NOTES_LENGTH_MAX = 16 * 1024
-// Some seconds to some minutes of speech: not worth a process of its own.
+// Some seconds to some minutes of speech, for which a separate process is not worthwhile.
 const UNCOUNTED_BYTES_MAX = 64 * 1024
-// Of one piece of FFmpeg's memory, more than a whole upload takes: samples that last seconds each
-// would grow to hundreds of megabytes at the rate of the models.
+// The limit of one chunk in FFmpeg's memory, larger than any upload: samples of several seconds
+// each would grow to hundreds of megabytes at the models' rate.
 const PIECE_BYTES_MAX = 32 * 1024 ** 2
-// Of FFmpeg's memory together: it reserves an entry for each sample that a file claims to have, and
-// a claim of a million samples takes a few hundred bytes of a file.
+// The limit of FFmpeg's memory: it reserves an entry for each sample that a file claims to have,
+// and a file of a few hundred bytes can claim a million samples.
 const DATA_BYTES_MAX = 512 * 1024 ** 2
-// Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which
-// name other files of this machine.
+// Containers that include their sound. FFmpeg also supports playlists and manifests, which name
+// other files of this machine.
 const CONTAINERS =
   'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
@@ -33,18 +33,18 @@ const BUILT_IN_FORMATS = 'WAV (PCM, A-law, µ-law), MP3, FLAC, Ogg and WebM (Opu
 
 /** The limits and the abort signal of a decoder. */
 interface DecodeOptions {
-  /** Longer clips are refused, by their header where it says so and else while they are decoded. */
+  /** Longer clips are refused, by their header if it states a length, otherwise during decoding. */
   readonly secondsMax: number
   readonly signal: AbortSignal
 }
 
-/** Turns an audio file into pieces of mono samples at 16 kHz. Stopping early stops the decoder. */
+/** Decodes an audio file to chunks of mono samples at 16 kHz. Stopping early stops the decoder. */
 export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenerator<Float32Array>
 
 /**
- * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else the
- * decoders of `decoders/` in a thread of their own, which read fewer formats. Plain WAV files need
- * neither. All are stopped when they deliver nothing for 20 s.
+ * The decoder of this machine: FFmpeg as a separate process if it is on the PATH, else the decoders
+ * in `decoders/` in a separate thread, which support fewer formats. Plain WAV files need neither. A
+ * decoder that delivers nothing for 20 s is stopped.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
   const hasFfmpeg = await runsFfmpeg()
@@ -75,7 +75,7 @@ async function* limited(
     if (wav !== undefined && wav.seconds > secondsMax) throw tooLong(secondsMax)
     const pieces = wav?.samples(signal) ?? source(path, { secondsMax, signal })
     for await (const piece of pieces) {
-      // The consumer may take its time: only the decoder's own is measured.
+      // Only the decoder's time is measured, because the consumer may be slow.
       clearTimeout(timer)
       samples += piece.length
       if (samples > secondsMax * SAMPLE_RATE) throw tooLong(secondsMax)
@@ -88,7 +88,7 @@ async function* limited(
   } finally {
     clearTimeout(timer)
   }
-  // A recording that was stopped at once is a whole file, only too short.
+  // A recording that was stopped at once is complete, but too short.
   if (samples === 0 && wav === undefined) throw corrupted()
 }
 
@@ -104,8 +104,7 @@ async function* ffmpegSamples(
     killSignal: 'SIGKILL',
   })
   const exit = once(child, 'close')
-  // A failed start and an abort are reported by the stream below; this only keeps them from being
-  // lost.
+  // The stream below reports a failed start or an abort; this only prevents an unhandled rejection.
   exit.catch(() => {})
   let rest: Buffer = Buffer.alloc(0)
   let notes = ''
@@ -130,10 +129,10 @@ async function* ffmpegSamples(
   }
 }
 
-/** The call of FFmpeg with a limit of its memory, which a shell sets where there is one. */
+/** The call of FFmpeg with a memory limit, which a shell sets if there is one. */
 function ffmpeg(args: readonly string[]): [command: string, args: readonly string[]] {
   if (process.platform === 'win32') return ['ffmpeg', args]
-  // A lower limit of the system stays.
+  // A lower limit of the system is kept.
   const script = `ulimit -d ${DATA_BYTES_MAX / 1024} 2>/dev/null; exec ffmpeg "$@"`
   return ['/bin/sh', ['-c', script, 'ffmpeg', ...args]]
 }
@@ -146,9 +145,9 @@ function readingSound(path: string): string[] {
 }
 
 /**
- * Recordings that were written as they were made state no length. Their packets are counted first,
- * without decoding them: hours of silence take few bytes, and would be listened to before they turn
- * out too long.
+ * Refuses recordings that are too long. Those that were written while recording state no length, so
+ * their packets are counted first, without decoding: hours of silence take few bytes, but a long
+ * time to decode.
  */
 async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): Promise<void> {
   const { size } = await stat(path)
@@ -172,9 +171,7 @@ async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): 
   }
 }
 
-/**
- * The length that FFmpeg read from the header of a file; 0 where it has none or only guesses it.
- */
+/** The length that FFmpeg read from the header of a file; 0 if it has none or only estimates it. */
 function statedSeconds(notes: string): number {
   const [, hours, minutes, seconds] = /Duration: (\d+):(\d\d):(\d\d)/.exec(notes) ?? []
   if (hours === undefined || notes.includes('Estimating duration from bitrate')) return 0
@@ -192,7 +189,7 @@ async function* threadSamples(
     resourceLimits: { maxOldGenerationSizeMb: 512 },
     stderr: true,
   })
-  // Decoders print a line for every broken frame of a recording: not into our log.
+  // Decoders print a line for every damaged frame, which must not reach the log.
   thread.stderr.resume()
   const answers = on(thread, 'message', { signal, close: ['exit', 'error'] })
   try {
@@ -218,8 +215,8 @@ function toSamples(bytes: Buffer): Float32Array {
 }
 
 /**
- * Seconds of an Ogg file by the granule position of its last page (RFC 3533, section 6), 0 for
- * anything else: hours of silence take few bytes there, and this refuses them before they are
+ * The length of an Ogg file in seconds, by the granule position of its last page (RFC 3533, section
+ * 6); 0 for other files. Hours of silence take few bytes, so this refuses them before they are
  * decoded.
  */
 async function oggSeconds(path: string): Promise<number> {

@@ -20,7 +20,7 @@ import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
 
 import type { AlignmentHead } from './alignment-heads.ts'
 
-/** Heads whose attentions are wanted, of a decoder whose layers have so many. */
+/** The heads whose attentions are needed, and the number of heads in each layer of the decoder. */
 export interface WantedHeads {
   readonly heads: readonly AlignmentHead[]
   readonly headsPerLayer: number
@@ -31,11 +31,11 @@ type HeadsByLayer = ReadonlyMap<number, readonly number[]>
 
 const STATES = 'encoder_hidden_states'
 const ENCODER_KEY = /^(past_key_values|present)\.\d{1,4}\.encoder\.key$/
-/** A key that depends on one of these belongs to the attention of the decoder to itself. */
+/** A key that depends on one of these belongs to the decoder's self-attention. */
 const OF_DECODER = /^(input_ids|past_key_values\.\d{1,4}\.decoder\.)/
 const PRODUCT = /MatMul|^Einsum$/
 
-/** The name of the output with the attentions of a layer, as the hub's exports have it. */
+/** The name of the output with the attentions of a layer, as in the hub's exports. */
 export function attentionName(layer: number): string {
   return `cross_attentions.${layer}`
 }
@@ -43,8 +43,8 @@ export function attentionName(layer: number): string {
 /**
  * A decoder that also returns the cross-attentions of some heads as `cross_attentions.N`: `[batch,
  * heads of the layer, tokens, positions]` in single precision. Only the given heads are copied, so
- * that runs that do not fetch them keep nothing else in memory. Undefined where the attentions are
- * outputs already, where a layer is not recognized, or where it has another number of heads.
+ * that runs that do not fetch them need no more memory. Undefined if the attentions are outputs
+ * already, if a layer is not recognized, or if the number of heads differs.
  */
 export async function exposeAttentions(
   file: string,
@@ -83,11 +83,13 @@ interface DecoderShape {
   readonly numLayers: number
 }
 
-/** The attentions of the branch that reads the encoder's states; the other returns empty ones. */
+/**
+ * Adds the attentions to the branch that reads the encoder's states; the other returns empty ones.
+ */
 function exposeBranch(graph: Graph, node: GraphNode, shape: DecoderShape): Graph | undefined {
   const { then_branch: later, else_branch: first, ...rest } = node.attributes
   if (later?.kind !== 'graph' || first?.kind !== 'graph') return undefined
-  // Quantized states are made outside of the branches, which share them.
+  // Quantized states are computed outside the branches, which share them.
   const before = graph.nodes.filter((other) => other !== node)
   const exposed = exposeNodes(first.value, shape, before)
   if (exposed === undefined) return undefined
@@ -166,9 +168,9 @@ function withOutputs(graph: Graph, heads: HeadsByLayer): Graph {
 }
 
 /**
- * The weights of every cross-attention, from the first layer to the last: each depends on those
- * before it, and nodes are in the order of their computation. A Softmax belongs to one where the
- * keys of its scores come from the encoder's states or their cache alone. Sizes that are read from
+ * The weights of every cross-attention, from the first layer to the last: each depends on the
+ * earlier ones, and nodes are in topological order. A Softmax belongs to a cross-attention if the
+ * keys of its scores come only from the encoder's states or their cache. Sizes that are read from
  * the shapes of other tensors do not count.
  */
 function findCrossAttentions(view: GraphView): string[] {
@@ -176,7 +178,7 @@ function findCrossAttentions(view: GraphView): string[] {
     view.graph.nodes.filter(matches).flatMap(({ outputs }) => outputs)
   const shapes = new Set(outputsOf(({ operator }) => operator === 'Shape'))
   const products = new Set(outputsOf(({ operator }) => PRODUCT.test(operator)))
-  // The scales of quantized factors follow from the factors.
+  // The scales of quantized factors are computed from the factors.
   const scales = outputsOf(({ operator }) => operator === 'DynamicQuantizeLinear')
   const boundary = new Set([...shapes, ...products, ...scales])
   const isOfEncoder = (factor: string): boolean => {

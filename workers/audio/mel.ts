@@ -17,7 +17,7 @@ export interface MelConfig {
 
 /** Log-mel features, computed off the event loop. */
 interface LogMel {
-  /** At most one window of samples to `float32[melBins, frames]`. */
+  /** Converts at most one window of samples to `float32[melBins, frames]`. */
   extract(samples: Float32Array): Promise<Float32Array>
   close(): Promise<void>
 }
@@ -109,7 +109,7 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
     }
   }
   const filters = melFilters({ sampleRate, windowSamples, melBins })
-  // Each filter twice: for the squared cosine and sine products.
+  // Each filter appears twice: for the squared cosine and sine products.
   const twice = Float32Array.from(filters.flatMap((weights) => [...weights, ...weights]))
   const stride = { attributes: { strides: ints(hopSamples) } }
   return writeModel(

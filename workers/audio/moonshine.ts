@@ -35,9 +35,9 @@ interface Parts {
   readonly windowSamples: number
 }
 
-// No speech has more (Jeffries et al. 2024): a longer answer repeats itself.
+// Speech has no more (Jeffries et al. 2024): a longer answer repeats itself.
 const TOKENS_PER_SECOND = 6.5
-// Of the recordings that it was trained on.
+// The length of the recordings that the model was trained on.
 const WINDOW_SECONDS_MAX = 30
 
 /** Loads a Moonshine model in the layout of optimum. Throws `ModelLoadError`. */
@@ -52,7 +52,7 @@ export async function openMoonshine(options: MoonshineOptions): Promise<Recogniz
       runtime,
       file: files.encoderFile,
       output: 'last_hidden_state',
-      // A norm over time counts the padding.
+      // A norm over time includes the padding.
       pads: false,
       isRowCoupled: encoderMarks.hasDynamicQuantization,
       ...(session && { session }),

@@ -13,13 +13,13 @@ import { openVoiceActivity } from './voice-activity.ts'
 import { openWhisper } from './whisper.ts'
 import { withVoiceActivity } from './with-voice-activity.ts'
 
-/** Options of a model that listens. */
+/** Options of a speech recognition model. */
 interface RecognizerOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string
   readonly session?: SessionOptions
-  /** The folder of a model that finds speech. */
+  /** The folder of a model that detects speech. */
   readonly activityFolder?: string
 }
 
@@ -35,8 +35,8 @@ const LAYOUTS: Readonly<Record<string, (options: LayoutOptions) => Promise<Recog
 }
 
 /**
- * Loads a model that listens, in the layout that `config.json` names; without a name, Whisper.
- * Throws `ModelLoadError`, for other layouts with their name.
+ * Loads a speech recognition model in the layout that `config.json` names; without a name, Whisper.
+ * Throws `ModelLoadError`, which names an unsupported layout.
  */
 export async function openRecognizer({
   activityFolder,

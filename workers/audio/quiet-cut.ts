@@ -1,14 +1,14 @@
 import { SAMPLE_RATE } from './decode.ts'
 
-// A pause between words is at least this long; shorter ones are in words.
+// Pauses between words are at least this long; shorter ones occur within words.
 const PAUSE_SAMPLES = 0.2 * SAMPLE_RATE
 const STEP_SAMPLES = 0.02 * SAMPLE_RATE
-// Of a window: the cut is behind it.
+// The share of a window before the cut.
 const KEPT_SHARE = 0.75
 
 /**
- * The middle of the quietest fifth of a second in the last quarter of a window: a pause between
- * words where there is one.
+ * The middle of the quietest fifth of a second in the last quarter of a window, usually a pause
+ * between words.
  */
 export function findQuietCut(samples: Float32Array): number {
   const powers: number[] = []

@@ -8,15 +8,15 @@ import { SampleReader } from './sample-reader.ts'
 /** The recognized parts of one window. */
 interface WindowResult {
   readonly segments: readonly AudioSegment[]
-  /** Where they were asked for and the model times them. */
+  /** Present if they were requested and the model supports word times. */
   readonly words?: readonly AudioWord[]
-  /** Where they were asked for. */
+  /** Present if they were requested. */
   readonly logprobs?: readonly SpokenToken[]
   /** Samples from the start of this window to that of the next. */
   readonly advance: number
 }
 
-/** How the windows of a clip are read. */
+/** The parameters of reading a clip window by window. */
 interface WindowReading extends SpeechTools {
   readonly windowSamples: number
   /** Recognizes the window that starts at the sample `seek`; the last one is shorter. */

@@ -17,7 +17,7 @@ export interface SpeechRequest extends SpeechTask {
   readonly wordTimestamps: boolean
   /** Whether the log-probabilities of the tokens are returned. */
   readonly logprobs?: boolean
-  /** How silence is found and skipped; ignored without a model that finds speech. */
+  /** How silence is detected and skipped; ignored without a model that detects speech. */
   readonly voiceActivity?: VoiceActivitySettings
 }
 
@@ -25,7 +25,7 @@ export interface SpeechRequest extends SpeechTask {
 export interface SpeechTools {
   readonly signal: AbortSignal
   /**
-   * Called after each window: processed samples, samples known so far, and what was said in it.
+   * Called after each window with the processed samples, the samples known so far, and the text.
    */
   onWindow?(doneSamples: number, knownSamples: number, said: WindowText): void
 }
@@ -33,7 +33,7 @@ export interface SpeechTools {
 /** The text of a window. */
 export interface WindowText {
   readonly text: string
-  /** Its tokens, where they are wanted. */
+  /** The window's tokens, if they were requested. */
   readonly logprobs?: readonly SpokenToken[]
 }
 
@@ -43,11 +43,11 @@ export interface Recognizer {
   readonly windowSamples: number
   /** The graphs of the loaded model. */
   readonly modelFiles: readonly string[]
-  /** Why the model gives words no times; absent when it does. */
+  /** Why the model cannot time words; absent when it can. */
   readonly noWordTimes?: string
   /** Throws `invalidRequest` for a task or language that the model does not support. */
   check(request: SpeechTask): void
-  /** The fields of a request that change nothing with this model. */
+  /** The fields of a request that have no effect with this model. */
   ignoredFields(request: SpeechRequest): readonly string[]
   /** Throws `audio_too_short`, and passes on errors thrown by the clip's decoder. */
   transcribe(
@@ -58,7 +58,7 @@ export interface Recognizer {
   close(): Promise<void>
 }
 
-/** Refuses what a model that only transcribes cannot do. */
+/** Refuses requests that a transcription-only model does not support. */
 export function checkTranscription({ task }: Pick<SpeechTask, 'task'>): void {
   if (task === 'transcribe') return
   throw failure.invalidRequest('This model only transcribes; it cannot translate.', {
@@ -66,7 +66,7 @@ export function checkTranscription({ task }: Pick<SpeechTask, 'task'>): void {
   })
 }
 
-/** A token of a transcript; a part of a character is shown as U+FFFD. */
+/** A token of a transcript; an incomplete character is shown as U+FFFD. */
 export function spokenToken(pieces: TokenPieces, tokenId: number, logprob: number): SpokenToken {
   const bytes = pieces.bytesOf(tokenId)
   return { token: Buffer.from(bytes).toString('utf8'), bytes: [...bytes], logprob }

@@ -4,9 +4,9 @@ const KAISER_BETA = 8
 
 /** A resampler that takes a signal in chunks. */
 export interface Resampler {
-  /** The output that the input so far determines. */
+  /** The output that is determined by the input so far. */
   push(samples: Float32Array): Float32Array
-  /** The remaining output, which needed later input. */
+  /** The remaining output, which depended on later input. */
   flush(): Float32Array
 }
 

@@ -12,12 +12,12 @@ export class SampleReader {
     this.#pieces = pieces[Symbol.asyncIterator]()
   }
 
-  /** Samples decoded so far; the total length once a read returned fewer than requested. */
+  /** Samples decoded so far; the total length once a read has returned fewer than requested. */
   get decodedSamples(): number {
     return this.#start + this.#held.length
   }
 
-  /** Up to `length` samples from `start` on; fewer at the end of the clip. */
+  /** Up to `length` samples starting at `start`; fewer at the end of the clip. */
   async read(start: number, length: number): Promise<Float32Array> {
     if (start < this.#start) throw new Error(`sample ${start} is already dropped`)
     const pieces: Float32Array[] = [this.#held]

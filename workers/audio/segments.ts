@@ -21,13 +21,13 @@ interface WindowTimes {
   readonly windowSeconds: number
 }
 
-// Guarantees progress when a model stamps everything 0.00.
+// Guarantees progress when a model outputs 0.00 for every timestamp.
 const ADVANCE_SECONDS_MIN = 1
 
 /**
- * Cuts an answer where two timestamps meet: the end of one segment and the start of the next
- * (Radford et al. 2022, section 4.5). Unfinished speech at the end is read again with the next
- * window; a single timestamp at the end means that nothing was cut off.
+ * Cuts an answer at pairs of timestamps: the end of one segment and the start of the next (Radford
+ * et al. 2022, section 4.5). Unfinished speech at the end is read again with the next window; a
+ * single timestamp at the end means that no speech was cut off.
  */
 export function cutWindow(answer: readonly number[], times: WindowTimes): WindowCut {
   const { firstTimestamp, secondsPerTimestamp, windowSeconds } = times
@@ -86,7 +86,7 @@ function keepReal(
 // 10 ms at the sampling rate of all models.
 const SEEK_FRAME_SAMPLES = 160
 
-/** The frames of `seek` before a sample, for models that have no frames of their own. */
+/** The frames of `seek` before a sample, for models without frames. */
 export function seekFramesOf(samples: number): number {
   return Math.round(samples / SEEK_FRAME_SAMPLES)
 }

@@ -5,11 +5,11 @@ import { FRAME_SAMPLES, type VoiceActivity } from './voice-activity.ts'
 
 /** A recording without its silence. */
 export interface Speech {
-  /** Its samples, stretch after stretch; memory is bounded by the settings. */
+  /** Its samples, stretch by stretch; the settings bound the memory. */
   readonly samples: AsyncGenerator<Float32Array>
   /** Samples of the whole recording so far. */
   readonly recordedSamples: number
-  /** Seconds in the whole recording of a time in the stretches that were passed on. */
+  /** Converts a time in the passed stretches to the time in the whole recording, in seconds. */
   restore(seconds: number, edge: 'start' | 'end'): number
 }
 
@@ -19,15 +19,15 @@ interface Stretch {
   readonly recordedAt: number
 }
 
-// The rules of Silero's package: speech ends below a lower threshold than it begins at, and shorter
+// The rules of Silero's package: speech ends below a lower threshold than it starts at, and shorter
 // speech than this is noise.
 const THRESHOLD_GAP = 0.15
 const THRESHOLD_MIN = 0.01
 const SPEECH_SECONDS_MIN = 0.25
-// Times are rounded, so that an end may be behind the end of its stretch.
+// Times are rounded, so an end may lie after the end of its stretch.
 const TOLERANCE_SECONDS = 0.01
 
-/** Passes on speech, from the padding before it to the end of the silence behind it. */
+/** Passes on speech, from the padding before it to the end of the silence after it. */
 export function skipSilence(
   clip: AsyncIterable<Float32Array>,
   activity: VoiceActivity,
@@ -64,7 +64,7 @@ export function skipSilence(
   }
 }
 
-/** Frames of whole length; the last one may be shorter. */
+/** Full-length frames; the last one may be shorter. */
 async function* framesOf(clip: AsyncIterable<Float32Array>): AsyncGenerator<Float32Array> {
   let rest = new Float32Array(0)
   for await (const piece of clip) {
@@ -82,11 +82,11 @@ async function* framesOf(clip: AsyncIterable<Float32Array>): AsyncGenerator<Floa
 
 interface Passed {
   readonly samples: readonly Float32Array[]
-  /** Where in the recording a stretch begins with these samples. */
+  /** The position in the recording at which a stretch with these samples begins. */
   readonly beginsAt?: number
 }
 
-/** Decides frame by frame where speech begins and ends; knows no model. */
+/** Decides frame by frame where speech starts and ends; independent of the model. */
 class SpeechGate {
   readonly #settings: VoiceActivitySettings
   readonly #paddingSamples: number
@@ -117,7 +117,7 @@ class SpeechGate {
     return this.#silenceAt === undefined ? this.#open(this.#speechAt) : { samples: [] }
   }
 
-  /** The held frames, at the end of the recording. */
+  /** Returns the held frames at the end of the recording. */
   end(): Passed {
     const isHeld = this.#speechAt !== undefined && !this.#isOpen
     return isHeld ? this.#open(this.#speechAt as number) : { samples: [] }

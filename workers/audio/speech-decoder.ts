@@ -30,15 +30,17 @@ export type WindowStates = EncoderStates
 export interface SpeechDecoder {
   /** Element type of the encoder states that the decoder takes. */
   readonly stateType: ElementType
-  /** A row of a run can change the others, so that rows run one by one. */
+  /** A row of a run can change the others, so rows must run one by one. */
   readonly isRowCoupled: boolean
-  /** The number of runs that are worth making in parallel. */
+  /** The number of runs that are useful in parallel. */
   readonly poolSize: number
-  /** The precision of the cross-attentions of each layer of which the decoder returns them. */
+  /** The precision of the cross-attentions of each layer that returns them. */
   readonly attentionTypes: ReadonlyMap<number, ElementType>
   /** The index of a head in the cross-attentions of its layer. */
   indexOf(head: AlignmentHead): number
-  /** Computes one prompt per window, all of the same length. A run that is alone gets all cores. */
+  /**
+   * Computes one prompt per window, all of the same length. A run without others gets all cores.
+   */
   begin(
     prompts: readonly (readonly number[])[],
     windows: readonly WindowStates[],
@@ -99,7 +101,7 @@ export async function openSpeechDecoder(
   })
 }
 
-/** The decoder with the attentions of some heads; undefined where it stays as its file has it. */
+/** The decoder with the attentions of some heads; undefined if the file is used unchanged. */
 async function openExposed(
   runtime: Runtime,
   { file, graph }: { readonly file: string; readonly graph: Model },
@@ -142,7 +144,7 @@ async function attend(
   return new Map(layers.map((layer) => [layer, fetched[attentionName(layer)] as Tensor] as const))
 }
 
-/** The states of each row, in the precision that the decoder takes. */
+/** The states of each row, in the precision that the decoder expects. */
 export function statesOfRows(states: Tensor, type: ElementType): readonly WindowStates[] {
   const [rows = 1, positions = 1] = states.dims
   const length = states.data.length / rows

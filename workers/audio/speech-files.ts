@@ -26,8 +26,8 @@ export async function findSpeechGraphs(
 }
 
 /**
- * Reads the settings of features that are the samples themselves. Throws `ModelLoadError` for
- * another sampling rate.
+ * Reads the settings of a model whose features are the samples. Throws `ModelLoadError` for another
+ * sampling rate.
  */
 export async function readWaveFeatures(
   folder: string,

@@ -1,8 +1,8 @@
 /**
  * Dynamic time warping (Sakoe and Chiba 1978): of all paths from the first to the last cell of
  * `scores [rows, columns]` that go down, right or both at each step, the one with the largest sum.
- * Returns the column at which the path enters each row. Costs are float32, as in Whisper's code,
- * so that ties are broken alike.
+ * Returns the column at which the path enters each row. Costs are float32, as in Whisper's code, so
+ * that ties are broken in the same way.
  */
 export function findRowStarts(
   scores: Float32Array,
@@ -28,7 +28,7 @@ const STEP_RIGHT = 2
 /** The step by which the cheapest path reaches each cell. */
 function chooseSteps(scores: Float32Array, rows: number, columns: number): Uint8Array {
   const steps = new Uint8Array(rows * columns)
-  // Costs of the previous and of this column; the entry before the first row is at 0.
+  // Costs of the previous and the current column; the entry before the first row is at 0.
   let before = new Float32Array(rows + 1).fill(Infinity)
   let costs = new Float32Array(rows + 1)
   before[0] = 0

@@ -28,9 +28,9 @@ export function allowOnly(tokenIds: readonly number[]): TokenRule {
 }
 
 /**
- * Timestamp rules as Whisper was trained (Radford et al. 2022, section 2.3), in this order: start
- * with one; the end of a segment is followed by another timestamp or the end of the text; they
- * never decrease; and one of them is chosen where all timestamps together are likelier than any
+ * Timestamp rules of Whisper's training (Radford et al. 2022, section 2.3), in this order: an
+ * answer starts with one; the end of a segment is followed by another timestamp or the end of the
+ * text; they never decrease; and one is chosen if all timestamps together are likelier than any
  * word.
  */
 export function timestampRules(

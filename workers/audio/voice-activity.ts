@@ -6,12 +6,12 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import { SAMPLE_RATE } from './decode.ts'
 
-/** Samples of a frame, whose probability is computed with those of the context before it. */
+/** Samples of a frame. Its probability also depends on the samples before it. */
 export const FRAME_SAMPLES = 512
 const CONTEXT_SAMPLES = 64
 const STATE_DIMS = [2, 1, 128]
 
-/** A model that finds speech. */
+/** A model that detects speech. */
 export interface VoiceActivityModel {
   readonly modelFile: string
   /** Begins a clip. */
@@ -19,7 +19,7 @@ export interface VoiceActivityModel {
   close(): Promise<void>
 }
 
-/** The probabilities of one clip, whose frames come in their order. */
+/** The probabilities of one clip, frame by frame. */
 export interface VoiceActivity {
   /** The probability of speech in a frame; only the last one may be shorter. */
   probabilityOf(frame: Float32Array, signal: AbortSignal): Promise<number>

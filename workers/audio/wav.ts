@@ -4,7 +4,7 @@ import { CancelledError } from '#shared/errors.ts'
 
 import { createResampler } from './resample.ts'
 
-/** How the samples of a plain WAV file lie in it. */
+/** The layout of the samples in a plain WAV file. */
 interface WavLayout {
   readonly sampleRate: number
   readonly channels: number
@@ -15,12 +15,12 @@ interface WavLayout {
   readonly dataBytes: number
 }
 
-/** Tags and cover images may lie before the sound. */
+/** Tags and cover images may precede the sound. */
 const HEAD_BYTES = 1024 ** 2
 const PIECE_BYTES = 64 * 1024
 const CHANNELS_MAX = 8
-// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the
-// models.
+// Speech needs higher rates. At lower ones, samples of several seconds would grow without limit at
+// the models' rate.
 const RATE_MIN = 1000
 const RATE_MAX = 768_000
 const EXTENSIBLE = 0xff_fe
@@ -40,9 +40,8 @@ const READERS: Readonly<Record<string, WavLayout['read']>> = {
 }
 
 /**
- * The samples of a plain WAV file (RIFF, PCM or floats), mixed down to one channel; undefined for
- * anything else, which takes a real decoder. Starting one costs more than such a file has to
- * decode.
+ * The samples of a plain WAV file (RIFF, PCM or floats), mixed down to one channel. Undefined for
+ * other files, which need a decoder. Starting a decoder would cost more than reading such a file.
  */
 export async function openWav(
   path: string,
@@ -77,7 +76,7 @@ function readLayout(head: Buffer, fileBytes: number): WavLayout | undefined {
     const length = head.readUInt32LE(at + 4)
     const start = at + 8
     if (name === 'data') {
-      // A writer to a pipe does not know the length; a truncated file has less than it states.
+      // A writer to a pipe does not know the length; a truncated file is shorter than stated.
       const isOpen = length === 0 || length === LENGTH_ELSEWHERE
       const dataBytes = Math.min(isOpen ? longBytes : length, fileBytes - start)
       return form && { ...form, dataStart: start, dataBytes }
@@ -89,7 +88,7 @@ function readLayout(head: Buffer, fileBytes: number): WavLayout | undefined {
     if (name === 'ds64' && length >= 16 && start + length <= head.length) {
       longBytes = Number(head.readBigUInt64LE(start + 8)) || fileBytes
     }
-    // Chunks begin at even places.
+    // Chunks begin at even offsets.
     at = start + length + (length % 2)
   }
   return undefined
@@ -146,7 +145,7 @@ function mixDown(bytes: Buffer, frames: number, layout: WavLayout): Float32Array
     let sum = 0
     for (let channel = 0; channel < channels; channel++, at += sampleBytes) sum += read(bytes, at)
     const value = sum / channels
-    // A float file may hold anything.
+    // A float file may hold any value.
     mono[frame] = Number.isFinite(value) ? value : 0
   }
   return mono

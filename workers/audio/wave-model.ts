@@ -15,15 +15,15 @@ export interface WaveModel<Row> {
   close(): Promise<void>
 }
 
-/** A graph, and how its output is read. */
+/** A graph, and the reader of its output. */
 interface WaveModelOptions<Row> {
   readonly runtime: Runtime
   readonly file: string
   /** The name of the output that is read. */
   readonly output: string
   /**
-   * Whether recordings of different lengths may share a run: padding must not change the others.
-   * Needs a graph with `attention_mask`.
+   * Whether recordings of different lengths may share a run, which requires that padding does not
+   * change the others. Needs a graph with `attention_mask`.
    */
   readonly pads: boolean
   /** Whether recordings of one run would change each other's text. */
@@ -35,7 +35,10 @@ interface WaveModelOptions<Row> {
 
 /** Reads the output of a run. */
 export interface RowReader<Row> {
-  /** The result of each row, where `lengths` are their samples; `output` is disposed later. */
+  /**
+   * Reads the result of each row. `lengths` are the samples of the rows; `output` is disposed
+   * later.
+   */
   read(output: Tensor, lengths: readonly number[]): Promise<readonly Row[]>
   close(): Promise<void>
 }
@@ -104,7 +107,7 @@ function checkGraph(
   return { hasMask: mask !== undefined, type }
 }
 
-/** The places of recordings of equal length, for each length. */
+/** The positions of recordings of equal length, for each length. */
 function placesByLength(recordings: readonly Float32Array[]): readonly (readonly number[])[] {
   const places = new Map<number, number[]>()
   for (const [place, { length }] of recordings.entries()) {
@@ -145,7 +148,7 @@ async function runRows<Row>(
   }
 }
 
-/** Samples with mean 0 and variance 1, as transformers' feature extractor makes them. */
+/** Samples scaled to mean 0 and variance 1, as by transformers' feature extractor. */
 export function normalizeWave(samples: Float32Array): Float32Array {
   const mean = samples.reduce((sum, value) => sum + value, 0) / samples.length
   const variance = samples.reduce((sum, value) => sum + (value - mean) ** 2, 0) / samples.length

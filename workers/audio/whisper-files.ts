@@ -19,7 +19,7 @@ export interface WhisperFiles extends EncoderDecoderFiles {
 
 /** The folder's settings for timing words; checked when words are timed. */
 interface WhisperAlignment {
-  /** `alignment_heads` as the file has them; undefined without. */
+  /** `alignment_heads` as in the file; undefined if it has none. */
   readonly listed: unknown
   readonly layers: number
   readonly headsPerLayer: number
@@ -44,7 +44,7 @@ const MAX_INITIAL_TIMESTAMP_INDEX = 50
 // Multilingual vocabularies are one token longer than the English one of 51,864.
 const MULTILINGUAL_VOCABULARY = 51_865
 
-// Of positions: 0.14 s at 50 positions per second.
+// In positions: 0.14 s at 50 positions per second.
 const MEDIAN_WIDTH = 7
 const MEDIAN_WIDTH_MAX = 31
 

@@ -4,7 +4,7 @@ import type { Tokenizer } from '#workers/text/tokenizer.ts'
 import type { SpeechTask } from './recognizer.ts'
 import type { WhisperGeneration } from './whisper-files.ts'
 
-/** The special tokens by their meaning. */
+/** The special tokens. */
 export interface WhisperTokens {
   readonly startOfTranscript: number
   readonly endOfText: number

@@ -44,11 +44,11 @@ interface Parts {
   readonly rules: readonly TokenRule[]
   readonly encoder: WindowEncoder
   readonly answers: AnswerDecoder
-  /** Absent where the decoder gives words no times. */
+  /** Absent if the decoder cannot time words. */
   readonly timer: WordTimer | undefined
 }
 
-// Above this temperature, the text of a window does not help the next one.
+// Above this temperature, the text of a window is not used as context of the next one.
 const TRUSTED_TEMPERATURE_MAX = 0.5
 
 /** Loads a Whisper model in the hub layout: any size, English-only or multilingual. */
@@ -58,7 +58,7 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
   if (files.mel.sampleRate !== SAMPLE_RATE) {
     throw new ModelLoadError(folder, `${files.mel.sampleRate} samples a second are not supported`)
   }
-  // Timestamps and languages are markers, too, whether or not the file calls them special.
+  // Timestamps and languages count as markers, whether or not the file calls them special.
   const { tokenizerJson, tokenizerConfig } = files
   const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, { isTag: () => true })
   const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
@@ -140,9 +140,9 @@ async function transcribe(
 }
 
 /**
- * The previous text in the next window's prompt. Only clips with a prompt carry their text along,
- * so that the prompt reaches later windows; windows without one keep equal prompts and share
- * batches with other clips.
+ * The text context of the next window's prompt. Only clips with a prompt keep their text, so that
+ * the prompt reaches later windows; windows without a prompt stay equal and share batches with
+ * other clips.
  */
 function nextContext(
   previous: readonly number[],
@@ -214,8 +214,8 @@ async function readWindow(
       signal,
     )
   const read = await readAfter(context)
-  // Small models stop at once after text that is unlike their training data, which must not silence
-  // speech.
+  // After text that differs from their training data, small models stop at once, which must not
+  // hide speech.
   return read.isLost && context.length > 0 ? readAfter([]) : read
 }
 

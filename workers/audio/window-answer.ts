@@ -7,12 +7,13 @@ export interface WindowAnswer extends Answer {
   readonly temperature: number
   readonly compressionRatio: number
   readonly isSilence: boolean
-  /** No text, although the model detects speech. */
+  /** There is no text although the model detects speech. */
   readonly isLost: boolean
 }
 
 // Radford et al. 2022, section 4.5: retry at rising temperatures when the text repeats itself or
-// its probability is low; a window is silent when the model says so and the probability is low.
+// its probability is low; a window is silent when the model detects no speech and the probability
+// is low.
 const TEMPERATURES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 const COMPRESSION_RATIO_MAX = 2.4
 const AVERAGE_LOGPROB_MIN = -1

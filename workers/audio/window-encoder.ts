@@ -4,7 +4,7 @@ import { type MelConfig, openLogMel } from './mel.ts'
 import type { WindowStates } from './speech-decoder.ts'
 import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encoder.ts'
 
-/** At most one window of samples to hidden states of the encoder. */
+/** Encodes at most one window of samples to hidden states. */
 export interface WindowEncoder {
   encode(samples: Float32Array, signal: AbortSignal): Promise<WindowStates>
   close(): Promise<void>
@@ -12,7 +12,7 @@ export interface WindowEncoder {
 
 /** Options of features and encoder. */
 interface WindowEncoderOptions extends Omit<WhisperEncoderOptions, 'melBins'> {
-  /** Windows that start together end together, so that they can be decoded in one run. */
+  /** Whether windows that start together also end together, so that one run can decode them. */
   readonly gathers: boolean
 }
 

@@ -8,8 +8,8 @@ import { type Speech, skipSilence } from './skip-silence.ts'
 import type { VoiceActivityModel } from './voice-activity.ts'
 
 /**
- * A recognizer that skips silence where a request asks for it. Without a model that finds speech,
- * it reports the field as ignored.
+ * A recognizer that skips silence if a request asks for it. Without a model that detects speech, it
+ * reports the field as ignored.
  */
 export function withVoiceActivity(
   recognizer: Recognizer,
@@ -71,7 +71,7 @@ function silence(
   }
 }
 
-/** Gives a transcript of stretches the times of the recording. */
+/** Converts the times of a transcript from the passed stretches to the recording. */
 function restore(result: AudioResult, speech: Speech): AudioResult {
   const restored = <Timed extends { readonly start: number; readonly end: number }>(
     timed: Timed,

@@ -15,14 +15,14 @@ import { startTokens, type WhisperTokens } from './whisper-tokens.ts'
 import { presentWords } from './word-times.ts'
 import { splitWords } from './words.ts'
 
-/** Gives the words of clips their times, by the decoder's cross-attentions. */
+/** Times the words of clips with the decoder's cross-attentions. */
 export interface WordTimer {
   /** Begins a clip. */
   begin(): ClipTimer
   close(): Promise<void>
 }
 
-/** The times of one clip, whose windows come in their order. */
+/** Times the words of one clip, window by window. */
 interface ClipTimer {
   /** The words of the segments of one window. */
   time(segments: readonly AudioSegment[], spoken: SpokenWindow): Promise<readonly AudioWord[]>
@@ -48,14 +48,14 @@ interface TimerParts {
   readonly tokens: WhisperTokens
 }
 
-/** The heads by which the words of a model would be timed; undefined where its files name none. */
+/** The heads that would time the words of a model; undefined if its files name none. */
 export function wantedHeads(files: WhisperFiles): WantedHeads | undefined {
   const { layers, headsPerLayer } = files.alignment
   const found = findAlignmentHeads(files, new Set(Array(layers).keys()))
   return 'heads' in found ? { heads: found.heads, headsPerLayer } : undefined
 }
 
-/** Opens the timer of a model, or says why its words have no times. */
+/** Opens the timer of a model, or returns the reason why its words have no times. */
 export async function openWordTimer(
   parts: TimerParts,
 ): Promise<
@@ -104,9 +104,9 @@ function beginClip(parts: TimerParts, aligner: Aligner): ClipTimer {
 }
 
 /**
- * One more run of the decoder over the whole text of a window. A token is spoken where the decoder
- * is when it predicts it, which is when it reads the token before: the first text token belongs to
- * the last one of the prompt, and the end of the text ends the last word.
+ * Runs the decoder once more over the whole text of a window. A token is spoken where the decoder
+ * attends when it predicts the token, which is when it reads the one before: the first text token
+ * belongs to the last one of the prompt, and the end of the text ends the last word.
  */
 async function timeWords(
   { decoder, files, tokenizer, tokens }: TimerParts,
@@ -138,7 +138,7 @@ async function timeWords(
   }
 }
 
-/** The declared shapes have symbols in them: what a model really returns shows only here. */
+/** The declared shapes contain symbols; only a run shows the actual shapes. */
 function checkShapes(
   attentions: ReadonlyMap<number, Tensor>,
   { row, positions }: { readonly row: readonly number[]; readonly positions: number },

@@ -20,8 +20,8 @@ type Draft = { -readonly [Field in 'text' | 'start' | 'end']: TimedWord[Field] }
   numTokens: number
 }
 
-// The constants and rules below are those of openai/whisper, timing.py: cross-attention is vague
-// in pauses, so that a word next to one seems longer than it is.
+// The constants and rules below are those of openai/whisper, timing.py: cross-attention is vague in
+// pauses, so a word beside a pause seems longer than it is.
 const MEDIAN_SECONDS_MAX = 0.7
 const PAUSE_MEDIANS_MIN = 4
 const SEGMENT_TOLERANCE_SECONDS = 0.5
@@ -30,8 +30,8 @@ const PREPENDED = '"\'“¿([{-'
 const APPENDED = '"\'.。,，!！?？:：”)]}、'
 
 /**
- * The words of one window: words at the ends of sentences and segments are shortened, punctuation
- * joins its word, and is left out of the text. `lastEnd` is the end of the speech so far.
+ * The words of one window. Words at the ends of sentences and segments are shortened; punctuation
+ * counts as part of its word but is not in the text. `lastEnd` is the end of the speech so far.
  */
 export function presentWords(
   timed: readonly TimedWord[],
@@ -140,7 +140,7 @@ function fitToSegment(
   return last.end
 }
 
-/** Words have no punctuation around them, as in the answers of OpenAI's API. */
+/** Words have no punctuation around them, as in OpenAI's API. */
 function presentWord({ text, start, end }: Draft): AudioWord[] {
   const word = text.replace(/^[\s\p{P}]+|[\s\p{P}]+$/gu, '')
   if (word === '') return []

@@ -32,7 +32,7 @@ export function splitWords(
   return words
 }
 
-/** The shortest runs of tokens that are whole characters. */
+/** The shortest runs of tokens that form complete characters. */
 function splitCharacters(pieces: TokenPieces, tokenIds: readonly number[]): readonly WordTokens[] {
   const whole = decodeTokens(pieces, tokenIds, { continuesText: true })
   const found: WordTokens[] = []
@@ -42,7 +42,7 @@ function splitCharacters(pieces: TokenPieces, tokenIds: readonly number[]): read
     pending.push(tokenId)
     const text = decodeTokens(pieces, pending, { continuesText: true })
     const at = text.indexOf(REPLACEMENT)
-    // A replacement character that the whole text has too does not come from a cut one.
+    // A replacement character that is also in the whole text does not come from an incomplete one.
     if (at >= 0 && whole[length + at] !== REPLACEMENT) continue
     found.push({ text, tokenIds: pending })
     length += text.length

@@ -9,8 +9,8 @@ const WEIGHTS_FILE = 'model.safetensors'
 const INDEX_FILE = 'model.safetensors.index.json'
 const SHARDS_MAX = 2000
 const LIMITS = {
-  bytesMax: 2 ** 43, // larger than any file system takes as one file
-  headerBytesMax: 100_000_000, // as the format has it
+  bytesMax: 2 ** 43, // larger than any file system supports for one file
+  headerBytesMax: 100_000_000, // the limit of the format
 }
 
 /** The weights of a model in the Hugging Face layout, in one file or in several. */
@@ -34,7 +34,7 @@ export class Checkpoint {
 
   /**
    * Opens the files and reads their headers. Throws `ModelLoadError` for files that are missing,
-   * damaged or outside of the folder, and for tensors that the index names and no file has.
+   * damaged or outside the folder, and for tensors that the index names but no file has.
    */
   static async open(folder: string): Promise<Checkpoint> {
     const { names, tensors } = await listShards(folder)
@@ -59,7 +59,7 @@ export class Checkpoint {
     return this.#places.has(name)
   }
 
-  /** Throws `ModelLoadError` unless the tensor is there in this shape and a type that is read. */
+  /** Throws `ModelLoadError` unless the tensor exists with this shape and a supported type. */
   check(name: string, dims: readonly number[]): void {
     const entry = this.#places.get(name)?.tensors.get(name)
     if (entry === undefined) throw this.#fault(`the tensor ${name} is missing`)
@@ -76,7 +76,7 @@ export class Checkpoint {
     )
   }
 
-  /** Elements of a tensor, all or some one after another. Refuses NaN and infinity. */
+  /** Reads all elements of a tensor, or a range of them. Refuses NaN and infinity. */
   async read(
     name: string,
     range: { readonly first?: number; readonly count?: number } = {},
@@ -102,7 +102,7 @@ export class Checkpoint {
   }
 }
 
-/** The files of weights, and the tensors that they must have. */
+/** The files of weights, and the tensors that they must contain. */
 async function listShards(
   folder: string,
 ): Promise<{ readonly names: readonly string[]; readonly tensors: readonly string[] }> {

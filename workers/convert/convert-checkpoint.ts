@@ -25,24 +25,24 @@ const OTHER_BYTES = 64 << 20
 interface ConvertOptions {
   /** A folder in the Hugging Face layout, with `config.json` and safetensors files. */
   readonly folder: string
-  /** The new folder, which appears once it is whole. */
+  /** The new folder, which appears when it is complete. */
   readonly target: string
   readonly form: WeightForm
   readonly onProgress?: (progress: ConvertProgress) => void
 }
 
-/** How far a conversion has come. */
+/** The progress of a conversion. */
 interface ConvertProgress {
   readonly doneBytes: number
   readonly totalBytes: number
-  /** The tensor that was written last, with its name in the graph. */
+  /** The tensor that was written last, by its name in the graph. */
   readonly file: string
 }
 
 /**
- * Writes the model of a checkpoint as a graph that the engine runs with a cache in place. Nothing
- * is written before architecture, shapes and the room on the disk were checked; one tensor is in
- * memory at a time. Throws `ModelLoadError` for what cannot be converted exactly.
+ * Writes the model of a checkpoint as a graph that the engine runs with an in-place cache.
+ * Architecture, shapes and free disk space are checked before anything is written; one tensor is in
+ * memory at a time. Throws `ModelLoadError` for a model that cannot be converted exactly.
  */
 export async function convertCheckpoint(options: ConvertOptions): Promise<void> {
   const { folder, target, form } = options
@@ -60,7 +60,7 @@ export async function convertCheckpoint(options: ConvertOptions): Promise<void> 
     await withFileLock(`${target}.lock`, async () => {
       await refuseExisting(target)
       const staged = `${target}.part`
-      // The remains of a conversion that was killed.
+      // Removes the remains of a conversion that was killed.
       await rm(staged, { recursive: true, force: true })
       await requireRoom(target, plan)
       try {
@@ -77,7 +77,7 @@ export async function convertCheckpoint(options: ConvertOptions): Promise<void> 
   }
 }
 
-/** Checks the tensors against what the graph reads. */
+/** Checks the tensors against those that the graph reads. */
 function planOf(checkpoint: Checkpoint, shape: DecoderShape, form: WeightForm): DecoderPlan {
   const names = findNames(checkpoint)
   const head = `${names.head}lm_head.weight`
@@ -95,10 +95,10 @@ function planOf(checkpoint: Checkpoint, shape: DecoderShape, form: WeightForm): 
   )
 }
 
-/** Tensors that follow from config.json, and those of images. */
+/** Tensors that are derived from config.json, and those for images. */
 const IGNORED = /rotary_emb\.inv_freq$|^(model\.)?(vision_tower|multi_modal_projector)\./
 
-/** Names of decoders, alone and within models of images and text. */
+/** Tensor names of decoders, alone and within models of images and text. */
 const NAMES: readonly TensorNames[] = [
   { decoder: 'model.', head: '' },
   { decoder: 'language_model.model.', head: 'language_model.' },
@@ -116,7 +116,7 @@ async function refuseExisting(target: string): Promise<void> {
   if (found !== undefined) throw new Error(`${target} exists already: name a new folder`)
 }
 
-/** Throws a sentence where the disk has less room than the model takes. */
+/** Throws if the disk has less room than the model takes. */
 async function requireRoom(target: string, { weights }: DecoderPlan): Promise<void> {
   const wanted = weights.reduce((sum, { bytes }) => sum + bytes, OTHER_BYTES)
   const { bavail, bsize } = await statfs(dirname(target))
@@ -152,7 +152,7 @@ async function writeAll(
   await writeFile(join(staged, 'onnx', GRAPH_FILE), writeModel(plan.makeModel(stored)))
 }
 
-/** Settings of a decoder that are a group become the whole: the rest is not converted. */
+/** The group with the decoder's settings replaces the whole, because the rest is not converted. */
 async function flattenConfig(
   staged: string,
   config: Readonly<Record<string, unknown>>,

@@ -15,7 +15,7 @@ export interface DecoderShape {
   readonly numHeads: number
   readonly numCacheHeads: number
   readonly headDim: number
-  /** Positions that the model was made for. */
+  /** The number of positions that the model was made for. */
   readonly positions: number
   readonly epsilon: number
   readonly activation: Activation
@@ -25,14 +25,14 @@ export interface DecoderShape {
   readonly embeddingMultiplier: number
   readonly residualMultiplier: number
   readonly logitMultiplier: number
-  /** Undefined where config.json does not say whether the head is the table of embeddings. */
+  /** Undefined if config.json does not state whether the head shares the embedding table. */
   readonly isTied: boolean | undefined
   readonly hasBias: (module: string) => boolean
 }
 
 interface LayerShape {
   readonly window: number | undefined
-  /** Layers with the same rotation share the object. Undefined where nothing is rotated. */
+  /** Layers with the same rotation share the object. Undefined for layers without rotation. */
   readonly rotation: Rotation | undefined
 }
 
@@ -55,8 +55,8 @@ const VOCABULARY_MAX = 4_000_000
 const POSITIONS_MAX = 1 << 23
 
 /**
- * Reads what config.json says of a decoder. Throws `ModelLoadError` for architectures and settings
- * that cannot be converted exactly.
+ * Reads the decoder's properties from config.json. Throws `ModelLoadError` for architectures and
+ * settings that cannot be converted exactly.
  */
 export function readDecoderShape(folder: string, config: Json): DecoderShape {
   const { architecture, family } = findFamily(folder, config)

@@ -21,9 +21,9 @@ interface Linear {
 
 /** Names of a model's parts in its checkpoint. */
 export interface TensorNames {
-  /** Before the names of layers: `model.`. */
+  /** The prefix of layers: `model.`. */
   readonly decoder: string
-  /** Before the name of the head. */
+  /** The prefix of the head. */
   readonly head: string
 }
 
@@ -57,19 +57,19 @@ export class DecoderWriter {
     return output
   }
 
-  /** A number in the type of the graph. */
+  /** A scalar in the type of the graph. */
   scalar(value: number): string {
     const { type } = this.form
     const values = type === 'float16' ? Float16Array.of(value) : Float32Array.of(value)
     return this.#once(`number/${value}`, (name) => makeConstant(name, type, [], values))
   }
 
-  /** A list of whole numbers. */
+  /** A constant list of integers. */
   integers(...values: readonly number[]): string {
     return this.#once(`integers/${values.join('x')}`, (name) => int64Constant(name, values))
   }
 
-  /** input · number, or the input where the number is 1. */
+  /** input · number, or the input if the number is 1. */
   scale(input: string, factor: number, output: string): string {
     return factor === 1 ? input : this.add('Mul', [input, this.scalar(factor)], output)
   }
@@ -82,7 +82,7 @@ export class DecoderWriter {
     return this.add('Mul', [bounded, this.scalar(bound)], output)
   }
 
-  /** A norm by root mean square over the last axis of this size. */
+  /** An RMS norm over the last axis, which has this size. */
   norm(input: string, module: string, size: number): string {
     const { epsilon, family } = this.#shape
     const name = `${module}.gain`
@@ -96,7 +96,7 @@ export class DecoderWriter {
     })
   }
 
-  /** input · weightsᵀ, with the bias where the family has one. */
+  /** input · weightsᵀ, with the bias if the family has one. */
   linear(input: string, { module, inSize, outSize }: Linear): string {
     const source = this.#source(module, 'weight', [outSize, inSize])
     const { type, bits } = this.form
@@ -119,7 +119,7 @@ export class DecoderWriter {
     return this.add('Add', [product, name], output)
   }
 
-  /** The embeddings of tokens; with `isTied` their table is the head as well. */
+  /** The embeddings of tokens; with `isTied` the table also serves as the head. */
   embed(ids: string, isTied: boolean): string {
     const { hiddenSize, vocabSize, embeddingMultiplier } = this.#shape
     const source = {
@@ -142,7 +142,7 @@ export class DecoderWriter {
       if (!isTied) this.weights.push(planBlocks(source, { names: HEAD, bits: HEAD_BITS }))
       return this.#multiplyBlocks(input, output, { ...HEAD, ...sizes, bits: HEAD_BITS })
     }
-    // Transposing a table of a gigabyte here would take its size in memory; the runtime does it.
+    // Transposing a table of a gigabyte here would double its memory, so the runtime does it.
     const { type } = this.form
     if (!isTied) this.weights.push(planTensor(source, { name: 'lm_head.table', type }))
     const table = isTied ? TABLE.codes : 'lm_head.table'
@@ -151,7 +151,7 @@ export class DecoderWriter {
     return this.add('MatMul', [input, 'lm_head.matrix'], output)
   }
 
-  /** Tables in blocks have whole blocks alone. */
+  /** Quantized tables consist of complete blocks. */
   get #isInBlocks(): boolean {
     return this.form.bits !== undefined && this.#shape.hiddenSize % BLOCK_SIZE === 0
   }
@@ -221,5 +221,5 @@ const ACCURACY_LEVEL = 4
 
 const HEAD = { codes: `lm_head.matrix_Q${HEAD_BITS}`, scales: 'lm_head.scales' }
 const TABLE = { codes: 'embed_tokens.table', scales: 'embed_tokens.table_scales' }
-/** The same bytes in the shape of a matrix, which nothing reads where the head is another. */
+/** The same bytes in the shape of a matrix, which is unused if the head is separate. */
 const UNUSED_MATRIX = { codes: 'embed_tokens.matrix', scales: 'embed_tokens.scales' }

@@ -1,27 +1,27 @@
 import type { Settings } from './settings.ts'
 
-/** A layer of a decoder, counted from 0, of so many. */
+/** A layer of a decoder: its index, and the number of layers. */
 interface LayerPlace {
   readonly layer: number
   readonly layers: number
 }
 
-/** How the decoders of a family differ from each other. The graph is written from this alone. */
+/** The differences between decoder families. The graph is generated from this alone. */
 export interface Family {
   /** Values of settings that config.json may omit. */
   readonly fallbacks?: Readonly<Record<string, unknown>>
-  /** Norms of a layer by their place: before and after attention and the network behind it. */
+  /** The norms of a layer by their place: before and after attention and the network after it. */
   readonly norms: {
     readonly beforeAttention?: string
     readonly afterAttention?: string
     readonly beforeNetwork?: string
     readonly afterNetwork?: string
   }
-  /** Norms multiply by one more than their weights. */
+  /** Norms multiply by their weights plus one. */
   readonly addsOneToNorms?: boolean
-  /** Norms of query and key: over each head, or over all heads together. */
+  /** Norms of query and key: per head, or over all heads together. */
   readonly headNorms?: 'head' | 'projection'
-  /** Query, key and value are one matrix, gate and up another. */
+  /** Query, key and value are one matrix; gate and up are another. */
   readonly isFused?: boolean
   /** Whether a linear layer, by its last name, has a bias. */
   readonly hasBias: (settings: Settings, module: string) => boolean
@@ -31,18 +31,18 @@ export interface Family {
   readonly window: (settings: Settings, place: LayerPlace) => number | undefined
   /** Whether a layer rotates query and key. */
   readonly rotates?: (settings: Settings, place: LayerPlace) => boolean
-  /** The setting of the base of layers with a window, where they have a rotation of their own. */
+  /** The setting of the rotary base of layers with a window, if they have their own. */
   readonly localBase?: string
-  /** The factor of attention scores; 1 ÷ √head when absent. */
+  /** The factor of attention scores; 1 ÷ √head size when absent. */
   readonly scoreScale?: (settings: Settings) => number
   readonly multipliers?: (settings: Settings) => {
     readonly embedding?: number
     readonly residual?: number
     readonly logits?: number
   }
-  /** Settings of the bounds of scores and of logits. */
+  /** Settings that bound scores and logits. */
   readonly softcaps?: { readonly scores?: string; readonly logits?: string }
-  /** Activations exceed half precision. */
+  /** Activations exceed the range of half precision. */
   readonly exceedsHalf?: boolean
 }
 
@@ -71,7 +71,7 @@ const GEMMA: Family = {
   ...LLAMA,
   fallbacks: { head_dim: 256, tie_word_embeddings: true },
   addsOneToNorms: true,
-  // Older files say `gelu` and mean its approximation.
+  // Older files state `gelu` but mean its approximation.
   activation: (settings) => settings.findText('hidden_activation') ?? 'gelu_pytorch_tanh',
   multipliers: (settings) => ({ embedding: Math.sqrt(settings.positive('hidden_size')) }),
 }
@@ -182,7 +182,7 @@ function windowOf(
   return isSliding ? everywhere(settings) : undefined
 }
 
-/** All layers but some at an interval; a list says 1 for those that rotate. */
+/** All layers except those at an interval; a list has 1 for layers that rotate. */
 function rotatesMost(settings: Settings, { layer, layers }: LayerPlace): boolean {
   const interval = settings.positive('no_rope_layer_interval', 4)
   const list = settings.findLayerList('no_rope_layers', layers)

@@ -17,7 +17,7 @@ import type { PlannedWeights } from './planned-weights.ts'
 import { Positions } from './positions.ts'
 import type { WeightForm } from './weight-forms.ts'
 
-/** A decoder that is to be written: its weights, and its graph once they lie in their file. */
+/** A decoder to be written: its weights, and its graph once they are in their file. */
 export interface DecoderPlan {
   readonly weights: readonly PlannedWeights[]
   makeModel(stored: readonly Constant[]): Model
@@ -30,8 +30,8 @@ const OPSETS = [
 const IR_VERSION = 9
 
 /**
- * Lays out the graph of a decoder: attention is GroupQueryAttention, whose cache may be one buffer
- * that is past and present.
+ * Lays out the graph of a decoder. Attention is GroupQueryAttention, whose past and present may
+ * share one buffer.
  */
 export function planDecoder(
   shape: DecoderShape,
@@ -66,7 +66,7 @@ export function planDecoder(
   }
 }
 
-/** As Slice writes the end of an axis. */
+/** The value for the end of an axis in Slice. */
 const END = 2 ** 53 - 1
 
 function valuesOf(
@@ -156,7 +156,7 @@ function addAttention(parts: Parts, layer: number, input: string): string {
   return writer.linear(output, { module: `${module}.o_proj`, ...sizes })
 }
 
-/** Query, key and value, with their norms where the family has them. */
+/** Query, key and value, with their norms if the family has them. */
 function projections(
   { writer, shape }: Parts,
   module: string,
@@ -192,7 +192,7 @@ function normHeads(
   return writer.add('Reshape', [normed, writer.integers(0, 0, -1)], `${module}/joined`)
 }
 
-/** The parts of a linear layer that is several in one. */
+/** The parts of a fused linear layer. */
 function split(
   writer: DecoderWriter,
   { module, inSize, widths }: { module: string; inSize: number; widths: readonly number[] },

@@ -16,22 +16,24 @@ interface Source {
   readonly dims: readonly number[]
 }
 
-/** Constants of a graph that are written when their turn comes. */
+/** Constants of a graph that are written later, in order. */
 export interface PlannedWeights {
-  /** Undefined for weights that follow from config.json. */
+  /** Undefined for weights that are derived from config.json. */
   readonly source: Source | undefined
   /** Room in the file of weights. */
   readonly bytes: number
   write(checkpoint: Checkpoint, data: DataFile): Promise<readonly Constant[]>
 }
 
-/** Elements that are read at a time: 16 MB of 32 bits. */
+/** Elements that are read at a time: 16 MB in 32 bits. */
 const PIECE_ELEMENTS = 1 << 22
 
-/** Elements of whole columns, for which all rows are read: 128 MB hold most matrices. */
+/**
+ * The most elements of a range of columns, for which all rows are read: 128 MB hold most matrices.
+ */
 const COLUMN_ELEMENTS = 1 << 25
 
-/** A tensor as it is, element by element changed by `change`. */
+/** A tensor in its own layout, with `change` applied to its elements. */
 export function planTensor(
   source: Source,
   { name, type, change }: { name: string; type: FloatType; change?: (value: number) => number },
@@ -66,14 +68,14 @@ export function planTransposed(
   }
 }
 
-/** Names of constants in blocks. A table is the same bytes in the shape of embeddings. */
+/** Names of quantized constants. A table has the same bytes in the shape of embeddings. */
 interface BlockNames {
   readonly codes: string
   readonly scales: string
   readonly table?: { readonly codes: string; readonly scales: string }
 }
 
-/** A matrix of [out, in] in blocks, whose rows are quantized as they are read. */
+/** A matrix of [out, in] in blocks, whose rows are quantized while they are read. */
 export function planBlocks(
   source: Source,
   { names, bits }: { names: BlockNames; bits: 4 | 8 },
@@ -129,7 +131,7 @@ function* narrowed(pieces: Iterable<Float32Array>, type: FloatType): Generator<U
   for (const piece of pieces) yield narrowFloats(piece, type)
 }
 
-/** Whole rows of a tensor, some at a time, changed by `change`. */
+/** Complete rows of a tensor, several at a time, transformed by `change`. */
 async function* readRows<Piece>(
   checkpoint: Checkpoint,
   { name, dims }: Source,
@@ -143,7 +145,7 @@ async function* readRows<Piece>(
   }
 }
 
-/** The columns of a matrix, one behind the other. All rows are read for each piece. */
+/** The columns of a matrix, one after another. All rows are read for each range. */
 async function* readColumns(
   checkpoint: Checkpoint,
   source: Source,

@@ -5,7 +5,7 @@ import type { DecoderWriter } from './decoder-writer.ts'
 import { planComputed } from './planned-weights.ts'
 import { type Rotation, rotationTable, tableRows } from './rotary.ts'
 
-/** GroupQueryAttention rotates heads of a multiple of this size. */
+/** GroupQueryAttention rotates heads whose size is a multiple of this. */
 const ROTATED_HEAD_STEP = 16
 
 /** Tensors that all layers share: lengths of rows, and the rotations of positions. */
@@ -23,7 +23,9 @@ export class Positions {
     this.#shape = shape
   }
 
-  /** The index of each row's last position, and the width of the mask, padded on the right. */
+  /**
+   * The index of each row's last position, and the width of the mask, which is padded on the right.
+   */
   lengths(): readonly [string, string] {
     const writer = this.#writer
     const names = ['seqlens_k', 'total_sequence_length_32'] as const
@@ -41,14 +43,14 @@ export class Positions {
     return names
   }
 
-  /** Where the positions begin whose logits are wanted: all for the number 0. */
+  /** The first position whose logits are returned: 0 keeps all positions. */
   firstKept(): string {
     const writer = this.#writer
     const flat = ['num_logits_to_keep', writer.integers(-1)]
     return writer.add('Neg', [writer.add('Reshape', flat, 'num_kept')], 'first_kept')
   }
 
-  /** Query and key, rotated here where the attention cannot do it itself by the tables. */
+  /** Query and key, rotated here if the attention cannot use the tables. */
   rotate(
     rotation: Rotation,
     module: string,
@@ -79,7 +81,7 @@ export class Positions {
     }
   }
 
-  /** Rows of the tables: behind those of short texts lie those of long ones. */
+  /** Rows of the tables: those of long texts follow those of short ones. */
   #positionsOf({ long }: Rotation): string {
     const writer = this.#writer
     this.areRead = true

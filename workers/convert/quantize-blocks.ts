@@ -1,8 +1,8 @@
 import { BLOCK_SIZE } from './weight-forms.ts'
 
-/** Rows of a matrix in blocks, as MatMulNBits reads them. */
+/** Rows of a matrix in blocks, in the layout of MatMulNBits. */
 interface QuantizedRows {
-  /** For each row its blocks, for each block its elements; two a byte where they have 4 bits. */
+  /** For each row its blocks, for each block its elements; 4-bit elements are packed in pairs. */
   readonly codes: Uint8Array
   /** A scale for each block: weight = (code − half of the codes) · scale. */
   readonly scales: Float32Array
@@ -13,16 +13,16 @@ export function blocksOf(width: number): number {
   return Math.ceil(width / BLOCK_SIZE)
 }
 
-/** Scales that are tried, as the code of the block's extreme. */
+/** Candidate scales, given as the code of the block's extreme. */
 const EXTREMES: Readonly<Record<4 | 8, readonly number[]>> = {
   4: [-8, -7.6, -7.2, -6.8, -8.5, -9],
-  // With 256 codes the first is within some per mille of the best.
+  // With 256 codes the first candidate is nearly the best.
   8: [-128],
 }
 
 /**
- * Quantizes rows symmetrically in blocks. Of a few scales, each refitted to the codes that it
- * gives by least squares, a block takes the one with the smallest squared error.
+ * Quantizes rows symmetrically in blocks. Several scales are tried, each refitted to its codes by
+ * least squares; a block uses the one with the smallest squared error.
  */
 export function quantizeRows(values: Float32Array, width: number, bits: 4 | 8): QuantizedRows {
   const blocks = blocksOf(width)
@@ -41,12 +41,12 @@ export function quantizeRows(values: Float32Array, width: number, bits: 4 | 8): 
   return { codes, scales }
 }
 
-/** Quantizes one block after another, in the same memory. */
+/** Quantizes one block after another, reusing its memory. */
 class BlockQuantizer {
   readonly #bits: 4 | 8
   readonly #half: number
   readonly #block = new Float32Array(BLOCK_SIZE)
-  /** Signed codes of the best scale, and of the one that is tried. */
+  /** Signed codes of the best scale so far, and of the current candidate. */
   readonly #best = new Int16Array(BLOCK_SIZE)
   readonly #codes = new Int16Array(BLOCK_SIZE)
 
@@ -61,7 +61,7 @@ class BlockQuantizer {
     this.#block.set(values)
     this.#best.fill(0)
     const extreme = this.#extreme()
-    // A block of zeros, or of numbers too small to divide by, keeps the scale 0.
+    // A block of zeros, or of numbers too small to divide by, has the scale 0.
     if (!Number.isFinite(1 / Math.fround(extreme / -this.#half))) return 0
     let bestScale = 0
     let bestError = Infinity
@@ -76,7 +76,7 @@ class BlockQuantizer {
     return bestScale
   }
 
-  /** Stores the codes without their sign; the first of two in a byte is the lower half. */
+  /** Stores the codes as unsigned; the first of two in a byte is the lower half. */
   pack(codes: Uint8Array, from: number): void {
     const best = this.#best
     if (this.#bits === 8) {
@@ -98,7 +98,7 @@ class BlockQuantizer {
     return extreme
   }
 
-  /** Rounds the block to codes of a scale, and returns the scale that fits these codes best. */
+  /** Rounds the block to the codes of a scale, and returns the scale that fits these codes best. */
   #fit(scale: number): number {
     const inverse = 1 / scale
     const half = this.#half

@@ -31,7 +31,7 @@ export function readRotation(
   parts: Omit<RotaryParts, 'settings'> & { readonly isPhi: boolean },
 ): Rotation {
   const stated = settings.findText('rope_type') ?? settings.findText('type') ?? 'default'
-  // Phi-3 wrote other names for LongRoPE.
+  // Phi-3 used other names for LongRoPE.
   const type = parts.isPhi && ['su', 'yarn'].includes(stated) ? 'longrope' : stated
   const read = Object.hasOwn(ROPE_TYPES, type) ? ROPE_TYPES[type] : undefined
   if (read === undefined) {
@@ -41,7 +41,7 @@ export function readRotation(
   return { width: parts.width, ...read({ ...parts, settings }) }
 }
 
-/** How the frequencies of each rope type follow from its settings, as in transformers. */
+/** The frequencies of each rope type by its settings, as in transformers. */
 const ROPE_TYPES: Readonly<Record<string, (parts: RotaryParts) => Frequencies>> = {
   default: (parts) => ({ frequencies: plain(parts), factor: 1 }),
   linear: (parts) => {
@@ -60,7 +60,7 @@ function plain({ base, width }: Pick<RotaryParts, 'base' | 'width'>): Float32Arr
   })
 }
 
-/** Low frequencies are divided by the factor, high ones stay, those between are blended. */
+/** Low frequencies are divided by the factor, high ones are kept, those in between are blended. */
 function llama3(parts: RotaryParts): Float32Array {
   const { settings } = parts
   const factor = settings.positive('factor')
@@ -76,7 +76,7 @@ function llama3(parts: RotaryParts): Float32Array {
   })
 }
 
-/** YaRN: as above by a linear ramp over the pairs, with a factor for cosines and sines. */
+/** YaRN: like llama3, with a linear ramp over the pairs and a factor for cosines and sines. */
 function yarn(parts: RotaryParts): Frequencies {
   const { base, width, positions, settings } = parts
   const original = originalPositions(parts)
@@ -130,8 +130,8 @@ function originalPositions({ positions, settings }: RotaryParts): number {
 const PIECE_ROWS = 4096
 
 /**
- * The cosines or sines of all positions, piece by piece. With LongRoPE those of short texts come
- * first, and behind them those of long ones. Angles have 32 bits, as in the models' own code.
+ * The cosines or sines of all positions, in ranges. With LongRoPE those of short texts come first,
+ * followed by those of long ones. Angles have 32 bits, as in the models' own code.
  */
 export function* rotationTable(
   { frequencies, factor, long }: Rotation,

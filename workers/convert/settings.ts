@@ -3,7 +3,9 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** The settings of config.json. Getters throw `ModelLoadError` naming what is missing or wrong. */
+/**
+ * The settings of config.json. Getters throw `ModelLoadError` naming a missing or wrong setting.
+ */
 export class Settings {
   readonly #folder: string
   readonly #values: Json
@@ -11,12 +13,12 @@ export class Settings {
   /** `fallbacks` are the values of settings that the family's files omit. */
   constructor(folder: string, values: Json, fallbacks: Json = {}) {
     this.#folder = folder
-    // A stated null means none, also where the family has a usual value.
+    // An explicit null means none, even if the family has a default.
     const stated = Object.entries({ ...fallbacks, ...values }).filter(([, value]) => value !== null)
     this.#values = Object.fromEntries(stated)
   }
 
-  /** A whole number above zero. */
+  /** A positive integer. */
   count(name: string, { max, fallback }: { max: number; fallback?: number }): number {
     const value = this.#values[name] ?? fallback
     if (Number.isInteger(value) && (value as number) > 0 && (value as number) <= max) {
@@ -37,7 +39,7 @@ export class Settings {
     throw this.fault(name, 'a number above 0')
   }
 
-  /** A number above zero that may be missing. */
+  /** A positive number that may be missing. */
   findPositive(name: string): number | undefined {
     const value = this.#values[name]
     if (value === undefined) return undefined
@@ -65,7 +67,7 @@ export class Settings {
     throw this.fault(name, `a list of ${layers} entries`)
   }
 
-  /** Numbers above zero. */
+  /** Positive numbers. */
   numbers(name: string, length: number): readonly number[] {
     const value = this.#values[name]
     const isSound =
@@ -84,17 +86,17 @@ export class Settings {
     throw this.fault(name, 'an object')
   }
 
-  /** Whether a setting is stated. */
+  /** Whether a setting is present. */
   has(name: string): boolean {
     return this.#values[name] !== undefined
   }
 
-  /** These settings with others that take precedence. */
+  /** These settings, overridden by others. */
   with(others: Json): Settings {
     return new Settings(this.#folder, { ...this.#values, ...others })
   }
 
-  /** No settings, for groups that are missing. */
+  /** Empty settings, for groups that are missing. */
   none(): Settings {
     return new Settings(this.#folder, {})
   }

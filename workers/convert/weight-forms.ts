@@ -2,11 +2,11 @@
 export interface WeightForm {
   /** The type in which the graph computes. */
   readonly type: 'float32' | 'float16'
-  /** Bits of the matrices in blocks; undefined for matrices of numbers. */
+  /** Bits of quantized matrices; undefined for unquantized ones. */
   readonly bits?: 4 | 8
 }
 
-/** Forms by their name on the command line. */
+/** Formats by their name on the command line. */
 export const WEIGHT_FORMS = {
   fp32: { type: 'float32' },
   fp16: { type: 'float16' },
@@ -17,10 +17,10 @@ export const WEIGHT_FORMS = {
 /** Elements of a row that share a scale. */
 export const BLOCK_SIZE = 32
 
-/** The table of embeddings and the head lose more than the layers, and keep this many bits. */
+/** The embedding table and the head lose more than the layers, so they keep this many bits. */
 export const HEAD_BITS = 8
 
-/** The form of a name on the command line, if there is one. */
+/** The format with a name on the command line, if there is one. */
 export function findWeightForm(name: string): WeightForm | undefined {
   return Object.hasOwn(WEIGHT_FORMS, name)
     ? WEIGHT_FORMS[name as keyof typeof WEIGHT_FORMS]

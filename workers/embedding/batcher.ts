@@ -1,6 +1,6 @@
 import { CancelledError } from '#shared/errors.ts'
 
-/** Something that waits for a place in a batch. */
+/** An item that waits for a batch. */
 interface Waiting<Item, Result> {
   readonly item: Item
   readonly length: number
@@ -20,22 +20,25 @@ interface BatcherOptions<Item, Result> {
   readonly sharedBatchTokens?: number | undefined
   /** How many tokens an item has. */
   lengthOf(item: Item): number
-  /** Whether an item can be in the batch of another one; all can if absent. */
+  /** Whether an item can join the batch of another one; all can if absent. */
   readonly canJoin?: (oldest: Item, item: Item) => boolean
   /**
-   * Whether callers submit their next item as soon as they have a result: the next batch waits for
-   * those, or the batches of two callers would alternate instead of becoming one.
+   * Whether callers submit their next item as soon as they have a result. The next batch then waits
+   * for them; otherwise the batches of two callers would alternate instead of merging.
    */
   readonly areItemsContinued?: boolean
   /** Receives the size of every batch. */
   readonly onBatch?: ((size: number) => void) | undefined
-  /** Runs one batch; results in the order of its items. Alone: nothing else runs or waits now. */
+  /**
+   * Runs one batch and returns results in the order of its items. `isAlone` means that no other
+   * batch runs or waits.
+   */
   run(items: readonly Item[], isAlone: boolean): Promise<readonly Result[]>
 }
 
-// Smaller runs cost about the same, so that padding is free.
+// Smaller runs cost about the same, so padding is free.
 const PADDING_IS_FREE_TOKENS = 256
-// More padding than this share of a batch costs more than a batch of its own.
+// A batch with a larger share of padding costs more than two batches.
 const PADDING_SHARE_MAX = 0.2
 
 /**
@@ -69,7 +72,7 @@ export class Batcher<Item, Result> {
     })
   }
 
-  /** Items of the same turn of the event loop travel together. */
+  /** Items submitted in the same turn of the event loop share a batch. */
   #schedule(): void {
     if (this.#isScheduled) return
     this.#isScheduled = true

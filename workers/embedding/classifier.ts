@@ -10,7 +10,7 @@ import { readText, readTextCut, readTextSplit, readTokenIds } from './read-input
 import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
 import { createZeroShot, type ZeroShot } from './zero-shot.ts'
 
-/** How the items of a request are read. */
+/** The options for reading the items of a request. */
 type Reading = Pick<ClassifyInput, 'tokensMax' | 'hasMarkers'>
 
 /** A loaded classifier of texts. */
@@ -18,13 +18,13 @@ export interface Classifier {
   readonly contextLength: number
   readonly labels: readonly string[]
   /**
-   * The tokens of an item in parts that fit into the context. Throws `context_length_exceeded`
-   * where it has more, unless it may be cut or split.
+   * The tokens of an item in parts that fit into the context. Throws `context_length_exceeded` if
+   * it has more and may not be cut or split.
    */
   read(item: string | readonly number[], reading: Reading): Promise<readonly (readonly number[])[]>
   /** One logit for each label. */
   logits(text: EncodedText, signal: AbortSignal): Promise<readonly number[]>
-  /** The probability of each label: together 1, unless several labels may hold at once. */
+  /** The probability of each label: they sum to 1, unless several labels may hold at once. */
   toProbabilities(logits: readonly number[]): readonly number[]
   /** Undefined for models that were not trained for it. */
   readonly zeroShot: ZeroShot | undefined

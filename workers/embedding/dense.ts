@@ -1,7 +1,7 @@
 import { pathInside } from '#workers/models/inside-folder.ts'
 import { readSafetensors } from '#workers/tensor/safetensors.ts'
 
-/** A layer that a vector passes through: activation(weights × vector + bias) + its residual. */
+/** A layer that is applied to a vector: activation(weights × vector + bias) + its residual. */
 export interface DenseLayer {
   readonly inputs: number
   readonly outputs: number
@@ -16,12 +16,12 @@ const ACTIVATIONS: Readonly<Record<string, (value: number) => number>> = {
   Sigmoid: (value) => 1 / (1 + Math.exp(-value)),
   SiLU: (value) => value / (1 + Math.exp(-value)),
 }
-const ACTIVATION_UNNAMED = 'torch.nn.modules.activation.Tanh' // as sentence-transformers has it
+const ACTIVATION_UNNAMED = 'torch.nn.modules.activation.Tanh' // the format of sentence-transformers
 
-/** Which vectors a Dense module reads: that of a text, or those of its tokens. */
+/** The input of a Dense module: the vector of a text, or those of its tokens. */
 type Place = 'sentence_embedding' | 'token_embeddings'
 
-/** Reads a Dense module of sentence-transformers. Throws a sentence when it cannot be computed. */
+/** Reads a Dense module of sentence-transformers. Throws when it is not supported. */
 export async function readDenseLayer(
   folder: string,
   module: string,
@@ -69,12 +69,12 @@ interface DenseWeights {
   readonly outputs: number
   readonly weights: Float32Array
   readonly bias?: Float32Array
-  /** Weights of what is added to the result, or the vector itself. */
+  /** Weights of the residual connection, or the vector itself. */
   readonly residual?: Float32Array | 'identity'
   readonly activate?: (value: number) => number
 }
 
-/** Makes a layer of its weights. */
+/** Creates a layer from its weights. */
 export function createDenseLayer({
   inputs,
   outputs,

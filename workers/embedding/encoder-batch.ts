@@ -4,14 +4,14 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Feeds, ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
-/** A text as an encoder reads it. */
+/** A text in the form of an encoder's input. */
 export interface EncodedText {
   readonly tokenIds: readonly number[]
-  /** Which of two texts a token belongs to; all of the first when absent. */
+  /** Which of two texts a token belongs to; all belong to the first when absent. */
   readonly typeIds?: readonly number[]
-  /** The adapter of the model that reads it; the same for all texts of a batch. */
+  /** The adapter of the model for this text; the same for all texts of a batch. */
   readonly taskId?: number
-  /** Tokens that others read, from the first one on; all of them when absent. */
+  /** The number of leading tokens that others attend to; all of them when absent. */
   readonly attendedCount?: number
 }
 
@@ -23,25 +23,24 @@ interface EncoderBatch {
   dispose(): void
 }
 
-/** How the batches of a model are laid out. */
+/** The layout of a model's batches. */
 interface BatchLayout {
   readonly paddingId: number
   readonly firstPosition: number
-  /** The length of every batch of a model that reads the padding too. */
+  /** The length of every batch of a model that also reads padding. */
   readonly paddedLength?: number | undefined
 }
 
 const KNOWN_INPUTS = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
-const TASK = 'task_id' // which low-rank adapter a run uses, as Jina's models have it
-const OFFSETS = 'offsets' // where each text begins in one list of ids, as static embeddings have it
-const PAST = 'past_key_values.' // of decoders that are used as encoders: nothing came before
+const TASK = 'task_id' // the low-rank adapter of a run, in Jina's models
+const OFFSETS = 'offsets' // where each text begins in one list of ids, in static embeddings
+const PAST = 'past_key_values.' // for decoders that are used as encoders: an empty cache
 
-/** Inputs that encoders of vectors may have beside those of all encoders. */
+/** Additional inputs that encoders of vectors may have. */
 export const ENCODER_INPUTS: readonly string[] = [TASK, OFFSETS]
 
 /**
- * Throws `ModelLoadError` naming an input that cannot be filled with texts of any number and
- * length.
+ * Throws `ModelLoadError` naming an input that cannot be filled for texts of any number and length.
  */
 export function checkInputs(
   { file, inputs }: Pick<ModelSession, 'file' | 'inputs'>,
@@ -73,7 +72,9 @@ export function checkInputs(
   throw new ModelLoadError(file, 'not an encoder of texts: it has no input_ids')
 }
 
-/** Whether a graph reads the ids of all texts as one list, and means the vectors of each text. */
+/**
+ * Whether a graph reads the ids of all texts as one list, and averages the vectors of each text.
+ */
 export function isBag({ inputs }: Pick<ModelSession, 'inputs'>): boolean {
   return inputs.some(({ name }) => name === OFFSETS)
 }
@@ -83,7 +84,7 @@ export function hasTasks({ inputs }: Pick<ModelSession, 'inputs'>): boolean {
   return inputs.some(({ name }) => name === TASK)
 }
 
-/** Builds those of the usual inputs that the model has. */
+/** Builds the usual inputs that the model has. */
 export function buildBatch(
   runtime: Runtime,
   session: ModelSession,
@@ -134,7 +135,7 @@ export function buildBatch(
   }
 }
 
-/** The ids of all texts as one list. A text without tokens has the padding token in it. */
+/** The ids of all texts as one list. A text without tokens contains the padding token. */
 function buildBag(
   runtime: Runtime,
   texts: readonly EncodedText[],
@@ -152,7 +153,7 @@ function buildBag(
   }
   return {
     feeds,
-    // The graph makes the means itself, so that nothing is padded.
+    // The graph computes the means itself, so texts are not padded.
     width: 0,
     mask: new BigInt64Array(0),
     dispose() {

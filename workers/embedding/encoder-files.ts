@@ -14,23 +14,23 @@ export interface EncoderFiles extends ModelLabels {
   readonly tokenizerJson: object
   readonly tokenizerConfig: Record<string, unknown>
   readonly contextLength: number
-  /** The positions of the model, which the files of its tokenizer may not use. */
+  /** The positions of the model, which the tokenizer's files may not fully use. */
   readonly positionsMax: number
   readonly paddingId: number
   /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
   readonly head: SentenceHead
-  /** Whether it is the tower of texts beside one of images, as CLIP has them. */
+  /** Whether it is the text tower of a model that also has an image tower, like CLIP. */
   readonly isTower: boolean
-  /** The length to which every text is padded, for models that read the padding too. */
+  /** The length to which every text is padded, for models that also read padding. */
   readonly paddedLength: number | undefined
   /** Adapters that a request may choose from, each with the instruction before its texts. */
   readonly tasks: readonly EncoderTask[]
-  /** The prefixes of queries and passages, as the files say. */
+  /** The prefixes of queries and passages in the files. */
   readonly prompts: { readonly query?: string; readonly passage?: string }
   /** The id of the token for unknown words, if there is one. */
   readonly unknownId: number | undefined
-  /** The token whose vector a classifier with a decoder reads, as BART and T5 do. */
+  /** The token whose vector is read by classifiers with a decoder, such as BART and T5. */
   readonly endId: number | undefined
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
@@ -46,12 +46,12 @@ type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
 const TOKEN_ID_MAX = 4_000_000
-// Their positions begin after the number of the padding token, which takes places of the table.
+// Their positions start after the id of the padding token, which uses up part of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
 /**
  * Reads an encoder's folder. The pooling mode is that of the catalogue, if it names one. Throws
- * `ModelLoadError` for a file that it cannot do without.
+ * `ModelLoadError` for a missing required file.
  */
 export async function readEncoderFiles(
   folder: string,
@@ -102,11 +102,11 @@ export async function readEncoderFiles(
   }
 }
 
-// SigLIP takes the vector of the last token, which is padding, and its graph has no mask.
+// SigLIP uses the vector of the last token, which is padding, and its graph has no mask.
 const READS_PADDING = /^siglip/
-/** Positions of models whose files leave out what is usual. */
+/** Default positions of models whose files omit them. */
 const TOWER_POSITIONS: Readonly<Record<string, number>> = { clip: 77, siglip: 64, siglip2: 64 }
-/** The graph makes the vector of a text; only directions are compared with those of images. */
+/** The graph computes the vector of a text; only directions are compared with those of images. */
 const TOWER_HEAD: SentenceHead = {
   pooling: ['mean'],
   dense: [],
@@ -115,19 +115,19 @@ const TOWER_HEAD: SentenceHead = {
   problem: undefined,
 }
 
-/** Whether tokens attend to those before them alone, so that only the last one has read all. */
+/** Whether tokens only attend to earlier ones, so that only the last one has read all. */
 function isDecoder({ architectures }: Json): boolean {
   return [architectures].flat().some((name) => String(name).endsWith('ForCausalLM'))
 }
 
-/** The settings of a model of texts and images that are of texts. */
+/** The text settings of a model of texts and images. */
 function configOfTexts(config: Json): Json {
   const texts = isRecord(config.text_config) ? config.text_config : {}
   const { [String(config.model_type)]: positions } = TOWER_POSITIONS
   return { ...config, max_position_embeddings: positions, ...texts }
 }
 
-/** Their files state the padding token alone. */
+/** These files state only the padding token. */
 function paddingIdOf({ added_tokens: added }: Json, { pad_token: padding }: Json): number {
   const content = isRecord(padding) ? padding.content : padding
   const tokens = Array.isArray(added) ? added.filter(isRecord) : []
@@ -135,7 +135,7 @@ function paddingIdOf({ added_tokens: added }: Json, { pad_token: padding }: Json
   return typeof id === 'number' ? id : 0
 }
 
-/** The shortest of what the files state; some tokenizers say 10³⁰ where they know no limit. */
+/** The shortest length that the files state; some tokenizers state 10³⁰ for no limit. */
 function contextLengthOf(config: Json, firstPosition: number, others: readonly Json[]): number {
   const limits = [
     positionsOf(config, firstPosition),
@@ -151,7 +151,7 @@ function positionsOf(config: Json, firstPosition: number): number | undefined {
 
 const TASKS_MAX = 64
 
-/** As Jina's configurations name them. */
+/** In the format of Jina's configurations. */
 function tasksOf({ lora_adaptations: names, task_instructions: texts }: Json): EncoderTask[] {
   if (!Array.isArray(names)) return []
   return names.slice(0, TASKS_MAX).map((name) => {
@@ -160,7 +160,7 @@ function tasksOf({ lora_adaptations: names, task_instructions: texts }: Json): E
   })
 }
 
-/** Of the layout of sentence-transformers, which has two names for passages. */
+/** In the layout of sentence-transformers, which has two names for passages. */
 function promptsOf(file: Json | undefined): EncoderFiles['prompts'] {
   const prompts = isRecord(file?.prompts) ? file.prompts : {}
   const [query, passage] = [prompts.query, prompts.document ?? prompts.passage]
@@ -181,7 +181,7 @@ function unknownIdOf({ model }: Json): number | undefined {
   return typeof found === 'number' ? found : undefined
 }
 
-/** The same tokenizer, with everything in lower case before its own rules. */
+/** The same tokenizer, with lower-casing before its own rules. */
 function lowercased(tokenizerJson: Json): Json {
   const { normalizer } = tokenizerJson
   const normalizers = [{ type: 'Lowercase' }, ...(isRecord(normalizer) ? [normalizer] : [])]

@@ -4,31 +4,30 @@ import type { ModelSession } from '#workers/runtime/session.ts'
 import type { DenseLayer } from './dense.ts'
 import type { SentenceHead } from './sentence-head.ts'
 
-/** Which output of an encoder is taken, and what is still to be done to it. */
+/** The output of an encoder that is read, and the remaining steps. */
 export interface EncoderOutput {
   readonly name: string
-  /** Whether it is a vector of each text already, rather than one of each token. */
+  /** Whether it is already a vector of each text, rather than one of each token. */
   readonly isPooled: boolean
   readonly dense: readonly DenseLayer[]
-  /** Of the final vectors; undefined where the graph does not say. */
+  /** The size of the final vectors; undefined if the graph does not state it. */
   readonly dimensions: number | undefined
 }
 
-// Vectors that the whole head is part of; token vectors; vectors pooled in the model's own way.
+// Outputs, best first: vectors after the whole head, token vectors, vectors pooled by the model.
 const HEAD_OUTPUTS = [
   ...['sentence_embedding', 'sentence_embeddings'],
-  // Of exports of BGE-M3, which have its other heads beside it.
+  // Outputs of BGE-M3 exports, which also have its other heads.
   ...['dense_vecs', 'dense_embeddings'],
 ]
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
-/** Vectors that a graph makes of texts in its own way, best first. */
+/** Text vectors that a graph computes itself, best first. */
 export const TEXT_OUTPUTS = ['text_embeds', 'pooler_output']
 const LOGITS = 'logits'
 
 /**
- * Chooses the output of a graph. The head is computed here where the folder states it; else, or
- * where it has parts that are not known here, what the graph itself has made is taken. A tower has
- * all of its head in its graph.
+ * Chooses the output of a graph. If the folder describes the head and all of it is supported, it is
+ * computed here; otherwise the graph's own result is used. A tower has its whole head in its graph.
  */
 export function chooseOutput(
   session: Pick<ModelSession, 'file' | 'outputs'>,

@@ -30,20 +30,20 @@ export interface Encoder {
   readonly contextLength: number
   readonly dimensions: number | undefined
   readonly isTruncatable: boolean
-  /** The pooling mode that was taken because neither the files nor the catalogue name one. */
+  /** The default pooling mode, used because neither the files nor the catalogue name one. */
   readonly assumedPooling: string | undefined
   /**
-   * Tokens of a text with the model's own markers, cut to so many if a number is given. Throws
-   * `context_length_exceeded` if none is.
+   * Tokens of a text with the model's own markers, cut to `tokensMax` if given. Throws
+   * `context_length_exceeded` otherwise.
    */
   encodeText(text: string, tokensMax?: number): Promise<readonly number[]>
   /** The adapters that a request may choose from, with the instructions before their texts. */
   readonly tasks: EncoderFiles['tasks']
   /** The prefixes of queries and passages, as the model's files say. */
   readonly prompts: EncoderFiles['prompts']
-  /** Checks ids of the model's own vocabulary; cut likewise. Throws `invalidRequest`. */
+  /** Checks ids of the model's own vocabulary and cuts them likewise. Throws `invalidRequest`. */
   checkTokenIds(tokenIds: readonly number[], tokensMax?: number): readonly number[]
-  /** The vector of one text, float32, normalized where the model's files say so. */
+  /** The vector of one text, float32, normalized if the model's files say so. */
   embed(tokenIds: readonly number[], signal: AbortSignal, taskId?: number): Promise<Float32Array>
   readonly waitingCount: number
   close(): Promise<void>
@@ -58,9 +58,9 @@ export interface EncoderOptions extends BatchOptions {
   readonly session?: SessionOptions
   /** The pooling mode, by the names of sentence-transformers; that of the folder if absent. */
   readonly pooling?: string
-  /** Whether vectors may be cut to leading dimensions; as the folder says if absent. */
+  /** Whether vectors may be cut to leading dimensions; as in the folder if absent. */
   readonly isTruncatable?: boolean
-  /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
+  /** Batches that may run in parallel on parts of the cores; usually chosen by the encoder. */
   readonly poolSize?: number
 }
 
@@ -113,7 +113,7 @@ async function assemble(
   )
   const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer, files.tokenizerConfig)
   const reader = { tokenizer, markers, contextLength }
-  // A static embedding of an unknown word says nothing of a text.
+  // A static embedding of an unknown word carries no meaning.
   const kept = (tokenIds: readonly number[]): readonly number[] =>
     isStatic ? tokenIds.filter((id) => id !== files.unknownId) : tokenIds
   return {
@@ -158,7 +158,7 @@ async function runBatch(
           : output.isPooled
             ? data.slice(row * dimensions, (row + 1) * dimensions)
             : poolAll(files.head.pooling, { ...batch, data, dimensions }, row)
-        // Large layers take milliseconds for each text, and others wait for the event loop.
+        // Large layers take milliseconds for each text, so the event loop runs in between.
         if (output.dense.length > 0) await setImmediate()
         vectors.push(output.dense.reduce((value, layer) => layer.apply(value), vector))
       }

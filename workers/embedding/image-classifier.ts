@@ -6,12 +6,12 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { type ImageTower, openImageTower } from './image-tower.ts'
 import { activationOf, checkLabels, readLabels } from './labels.ts'
 
-/** A loaded classifier of images; its tower makes their logits. */
+/** A loaded classifier of images, whose tower computes their logits. */
 export interface ImageClassifier {
   readonly modelFile: string
   readonly labels: readonly string[]
   readonly tower: ImageTower
-  /** The probability of each label: together 1, unless several labels may hold at once. */
+  /** The probability of each label: they sum to 1, unless several labels may hold at once. */
   toProbabilities(logits: readonly number[]): readonly number[]
 }
 

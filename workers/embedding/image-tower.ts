@@ -16,9 +16,9 @@ import { layoutWithin } from '#workers/vision/vision-model.ts'
 import { Batcher } from './batcher.ts'
 import { towerOf } from './joint-towers.ts'
 
-/** A graph that makes one row of numbers of an image; those of all requests share its batches. */
+/** A graph that computes one row of numbers per image; images of all requests share its batches. */
 export interface ImageTower {
-  /** What an image counts as. */
+  /** The number of tokens that an image counts as. */
   readonly tokensPerImage: number
   readonly waitingCount: number
   /** The row of an image's file. Throws `invalidRequest` naming its field. */
@@ -37,7 +37,7 @@ interface TowerOptions {
   readonly folder: string
   readonly file: string
   readonly session?: SessionOptions
-  /** Names of outputs `[batch, width]`, of which the first that the graph has is read. */
+  /** Names of outputs `[batch, width]`; the first one that the graph has is read. */
   readonly outputs: readonly string[]
   /** The elements of a row; any number if undefined. */
   readonly width: number | undefined
@@ -90,7 +90,7 @@ async function assemble(
   }
 }
 
-/** The output that is one row of each image. */
+/** The output with one row per image. */
 function findOutput(
   { file, outputs }: ModelSession,
   names: readonly string[],
@@ -111,7 +111,7 @@ function pixelsOf({ inputs }: ModelSession): ModelSession['inputs'][number] | un
   return inputs.find(({ name, dims }) => name === 'pixel_values' && dims.length === 4)
 }
 
-/** Throws where a graph reads images of another size than its folder says. */
+/** Throws if a graph reads images of another size than its folder states. */
 function checkSides(session: ModelSession, { layout }: TowerRules): void {
   const [, , height, width] = pixelsOf(session)?.dims ?? []
   const { tile } = layout({ width: 1, height: 1 })

@@ -9,7 +9,7 @@ import { resolveWeights } from '#workers/graph/resolve-weights.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import type { ModelBytes } from '#workers/runtime/runtime.ts'
 
-/** Whether a graph has a tower for texts and one for images, as optimum exports CLIP. */
+/** Whether a graph has a tower for texts and one for images, as in optimum's exports of CLIP. */
 export async function hasBothTowers(file: string): Promise<boolean> {
   const { graph } = await readModelFile(file)
   return readsBoth(graph)
@@ -20,8 +20,8 @@ function readsBoth({ inputs }: Graph): boolean {
 }
 
 /**
- * The part of a graph with both towers that computes the first of some outputs; the file itself
- * where it has one tower, or none of the outputs. Throws `ModelLoadError`.
+ * The part of a graph with both towers that computes the first of some outputs; the unchanged file
+ * if it has one tower, or none of the outputs. Throws `ModelLoadError`.
  */
 export async function towerOf(
   file: string,

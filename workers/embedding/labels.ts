@@ -1,7 +1,7 @@
 import { isRecord } from '#shared/json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/** What config.json says of the labels of a classifier. */
+/** The labels of a classifier in config.json. */
 export interface ModelLabels {
   /** In the order of the logits. */
   readonly labels: readonly string[]
@@ -11,10 +11,10 @@ export interface ModelLabels {
 
 const LABELS_MAX = 1000
 const LABEL_CHARS_MAX = 200
-// transformers writes no labels into config.json where there are two without names.
+// transformers omits the labels in config.json if there are two without names.
 const LABEL_COUNT_UNSTATED = 2
 
-/** The labels of a configuration; numbered ones where it has only their count, or nothing. */
+/** The labels of a configuration; numbered ones if it has only their count, or none. */
 export function readLabels(config: Readonly<Record<string, unknown>>): ModelLabels {
   return {
     labels: labelsOf(config),
@@ -31,14 +31,14 @@ function labelsOf({
     return ids.map((id) => String(id2label[id]))
   }
   if (typeof count !== 'number' || !(count >= 1)) return []
-  // One more than may be, so that a longer list is refused.
+  // One more than allowed, so that a longer list is refused.
   const length = Math.min(Math.floor(count), LABELS_MAX + 1)
   return Array.from({ length }, (_, id) => `LABEL_${id}`)
 }
 
 /**
- * Checks the labels of a graph with so many logits. Throws `ModelLoadError` for too many, too long
- * ones, and another number of them.
+ * Checks the labels of a graph with this many logits. Throws `ModelLoadError` for too many or too
+ * long labels, and for another number of them.
  */
 export function checkLabels(file: string, labels: readonly string[], logitCount: number): void {
   if (Math.max(labels.length, logitCount) > LABELS_MAX) {
@@ -61,7 +61,10 @@ export function checkLabels(file: string, labels: readonly string[], logitCount:
   )
 }
 
-/** Makes probabilities of logits: together 1, unless several labels may hold at once. */
+/**
+ * Converts logits to probabilities that sum to 1, or are independent if several labels may hold at
+ * once.
+ */
 export function activationOf({
   labels,
   isMultiLabel,
@@ -69,12 +72,12 @@ export function activationOf({
   return isMultiLabel || labels.length === 1 ? (logits) => logits.map(sigmoid) : softmax
 }
 
-/** A probability of its own for a logit. */
+/** The independent probability of a logit. */
 export function sigmoid(logit: number): number {
   return 1 / (1 + Math.exp(-logit))
 }
 
-/** Probabilities that are 1 together. */
+/** Probabilities that sum to 1. */
 export function softmax(logits: readonly number[]): readonly number[] {
   const largest = Math.max(...logits)
   const powers = logits.map((logit) => Math.exp(logit - largest))

@@ -1,25 +1,25 @@
 import { isRecord } from '#shared/json.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
-/** The tokens that a model puts around a text of its own accord, such as `[CLS]` and `[SEP]`. */
+/** The tokens that a model adds around a text, such as `[CLS]` and `[SEP]`. */
 export interface Markers {
   readonly before: readonly number[]
   readonly after: readonly number[]
 }
 
-/** Of texts that are read as they are. */
+/** The markers of texts that are read unchanged. */
 export const NO_MARKERS: Markers = { before: [], after: [] }
 
-/** The same of two texts that are read together. */
+/** The markers of two texts that are read together. */
 interface PairMarkers extends Markers {
   readonly between: readonly number[]
-  /** Which text a token belongs to: those up to the second text, and those from there on. */
+  /** The type ids of tokens up to the second text, and from there on. */
   readonly types: readonly [number, number]
 }
 
 /**
- * Learns the markers of a model from one text that is encoded with and without them. An end token
- * that `tokenizer_config.json` alone demands is added: embeddings of decoders are its vector.
+ * Determines the markers of a model from a text that is encoded with and without them. An end token
+ * that only `tokenizer_config.json` requires is added, because decoders' embeddings are its vector.
  */
 export function findMarkers(
   tokenizer: Tokenizer,
@@ -35,7 +35,9 @@ export function findMarkers(
   return { before, after: endId === undefined || after.includes(endId) ? after : [...after, endId] }
 }
 
-/** Learns the markers of a pair: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>` and others. */
+/**
+ * Determines the markers of a pair: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>` and others.
+ */
 export function findPairMarkers(tokenizer: Tokenizer): PairMarkers {
   const { tokenIds, typeIds } = tokenizer.encodePair('a', 'a')
   const plain = tokenizer.encode('a', { addSpecialTokens: false })
@@ -50,7 +52,7 @@ export function findPairMarkers(tokenizer: Tokenizer): PairMarkers {
   }
 }
 
-/** Where a run of ids stands in a list, from `from` on; -1 where it does not. */
+/** The index of a run of ids in a list, starting at `from`; -1 if absent. */
 function findRun(ids: readonly number[], run: readonly number[], from: number): number {
   for (let at = from; at + run.length <= ids.length; at++) {
     if (run.every((id, index) => ids[at + index] === id)) return at

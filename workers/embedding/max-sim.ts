@@ -5,9 +5,9 @@ export interface TokenMatrix {
 }
 
 /**
- * How relevant a document is to a query: the sum, over the vectors of the query, of the largest dot
- * product with a vector of the document (MaxSim, Khattab and Zaharia 2020). `share` is awaited
- * between the vectors of the query, so that long documents do not hold up the event loop.
+ * The relevance of a document to a query: the sum, over the vectors of the query, of the largest
+ * dot product with a vector of the document (MaxSim, Khattab and Zaharia 2020). `share` is awaited
+ * between the vectors of the query, so that long documents do not block the event loop.
  */
 export async function maxSim(
   query: TokenMatrix,

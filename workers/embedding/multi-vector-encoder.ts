@@ -26,7 +26,7 @@ import {
 import { normalize } from './pooling.ts'
 import { openTextBatcher } from './text-batcher.ts'
 
-/** A loaded model that makes a vector of each token of a text, such as ColBERT. */
+/** A loaded model that computes a vector for each token of a text, such as ColBERT. */
 export interface MultiVectorEncoder extends MultiVectorReader {
   readonly dimensions: number
   readonly isTruncatable: boolean
@@ -37,13 +37,13 @@ export interface MultiVectorEncoder extends MultiVectorReader {
 
 /** Options of such a model. */
 interface MultiVectorOptions extends Omit<EncoderOptions, 'pooling'> {
-  /** Tokens of a document, instead of those that the model's files say. */
+  /** Tokens read of a document. Overrides the length in the model's files. */
   readonly documentLength?: number
-  /** Texts before queries and passages, instead of those of the model's files. */
+  /** Prefixes of queries and passages. Override those in the model's files. */
   readonly prompts?: { readonly query?: string; readonly passage?: string }
 }
 
-/** Loads ColBERT as its authors, PyLate, sentence-transformers or FlagEmbedding store it. */
+/** Loads ColBERT in the format of its authors, PyLate, sentence-transformers or FlagEmbedding. */
 export async function openMultiVectorEncoder(
   options: MultiVectorOptions,
 ): Promise<MultiVectorEncoder> {
@@ -143,7 +143,7 @@ async function runBatch(
     try {
       const data = toFloat32(tensor)
       const [, rowWidth = 0, dimensions = 0] = tensor.dims as readonly number[]
-      // FlagEmbedding leaves out the vector of the first token.
+      // FlagEmbedding omits the vector of the first token.
       const left = batch.width - rowWidth
       if (left !== 0 && left !== 1) {
         throw new ModelLoadError(
@@ -171,7 +171,7 @@ async function runBatch(
 // About 4 ms of multiplications.
 const SLICE_PRODUCTS = 2 ** 22
 
-/** Takes the vectors through the layers after the graph; the event loop runs between some. */
+/** Applies the layers after the graph to the vectors; the event loop runs in between. */
 async function finish(
   { values, dimensions: width }: TokenMatrix,
   { layers, dimensions, products }: TokenLayers,

@@ -10,21 +10,21 @@ import { createDenseLayer, type DenseLayer, readDenseLayer } from './dense.ts'
 import type { MultiVectorSettings } from './multi-vector-settings.ts'
 import type { SentenceModule } from './sentence-head.ts'
 
-/** The layers that each vector of a graph passes through. */
+/** The layers that are applied to each vector of a graph. */
 export interface TokenLayers {
   readonly layers: readonly DenseLayer[]
   readonly dimensions: number
-  /** Multiplications for one vector, to judge how long many of them take. */
+  /** Multiplications per vector, to estimate how long many of them take. */
   readonly products: number
 }
 
-/** Of FlagEmbedding, beside its other heads. */
+/** The output of FlagEmbedding, which also has other heads. */
 const PLAIN_OUTPUT = 'colbert_vecs'
 const TOKEN_OUTPUTS = ['token_embeddings', 'last_hidden_state', 'hidden_states']
 
 /**
  * The output with a vector of each token. Throws `ModelLoadError` when there is none, or when the
- * folder does not say what the model does with texts.
+ * folder does not describe how the model reads texts.
  */
 export function chooseTokenOutput(
   { file, outputs }: Pick<ModelSession, 'file' | 'outputs'>,
@@ -55,7 +55,7 @@ export function chooseTokenOutput(
   return chosen.name
 }
 
-/** Where the layers are read from. */
+/** The source of the layers. */
 interface LayerPlace {
   readonly folder: string
   /** The graph, for messages. */
@@ -63,8 +63,8 @@ interface LayerPlace {
 }
 
 /**
- * The layers after a graph whose vectors have so many values: those of the modules, or of the
- * checkpoint, unless the graph has them already. Throws `ModelLoadError` when they do not fit.
+ * The layers after a graph whose vectors have this many values: those of the modules or of the
+ * checkpoint, unless the graph already contains them. Throws `ModelLoadError` when they do not fit.
  */
 export async function layersAfter(
   width: number,
@@ -121,7 +121,7 @@ const CHECKPOINT_BYTES_MAX = 16 * 2 ** 30
 const HEADER_BYTES_MAX = 16 << 20
 const LINEAR = 'linear.weight'
 
-/** The projection of a checkpoint of ColBERT, of which no other weights are read. */
+/** The projection of a ColBERT checkpoint; no other weights are read. */
 async function projectionOf(width: number, { folder, file }: LayerPlace): Promise<DenseLayer> {
   const limits = { bytesMax: CHECKPOINT_BYTES_MAX, headerBytesMax: HEADER_BYTES_MAX }
   const opening = pathInside(folder, CHECKPOINT).then((path) => SafetensorsFile.open(path, limits))

@@ -9,7 +9,7 @@ import { findMarkers, type Markers } from './markers.ts'
 import type { MultiVectorRole, MultiVectorSettings } from './multi-vector-settings.ts'
 import { readText, readTextCut } from './read-input.ts'
 
-/** A text as a model of several vectors reads it. */
+/** A text in the form of a multi-vector model's input. */
 export interface MultiVectorText extends EncodedText {
   /** The positions whose vectors are part of the answer. */
   readonly kept: readonly number[]
@@ -22,7 +22,7 @@ export interface MultiVectorReader {
   /** Tokens of a document, with its markers. */
   readonly contextLength: number
   /**
-   * The tokens of a text, cut to what the model reads of texts of its role. Throws
+   * The tokens of a text, cut to the length that the model reads for its role. Throws
    * `context_length_exceeded` instead when `isCut` is false.
    */
   read(text: string, role: MultiVectorRole, isCut: boolean): Promise<MultiVectorText>
@@ -35,18 +35,18 @@ interface Rules {
   readonly skipped: ReadonlySet<number>
 }
 
-/** What decides how texts are read beside the settings of a model. */
+/** Inputs to reading texts besides the settings of a model. */
 interface ReaderParts {
   readonly folder: string
   readonly files: EncoderFiles
   readonly tokenizer: Tokenizer
   readonly maxContextTokens: number | undefined
-  /** Tokens of a document, instead of those of the settings. */
+  /** Tokens read of a document. Overrides the settings. */
   readonly documentLength: number | undefined
   readonly prompts: Readonly<Partial<Record<MultiVectorRole, string>>>
 }
 
-/** Throws `ModelLoadError` for settings that its tokenizer or its positions cannot have. */
+/** Throws `ModelLoadError` for settings that do not fit its tokenizer or positions. */
 export async function createMultiVectorReader(
   settings: MultiVectorSettings,
   parts: ReaderParts,
@@ -93,7 +93,7 @@ export async function createMultiVectorReader(
 
 type Expansion = NonNullable<MultiVectorSettings['expansion']> & { readonly tokenId: number }
 
-/** The width of a query that is filled up, or the most that one may have. */
+/** The padded width of a query, or the most that it may have. */
 function widthOf(expansion: Expansion | undefined, queryMax: number): number {
   if (expansion === undefined) return queryMax
   return expansion.isFixed ? expansion.length : Math.max(expansion.length, queryMax)
@@ -134,7 +134,7 @@ function rulesOf(
     )
   }
   const words = settings.skippedIn.includes(role) ? settings.skiplist : []
-  // Words that are not one token would else take the token of all unknown words with them.
+  // A word that is not a single token would otherwise exclude the token of all unknown words.
   const skipped = words.map((word) => tokenizer.findTokenId(word))
   return {
     markers,
@@ -144,7 +144,7 @@ function rulesOf(
   }
 }
 
-/** A marker that the settings name, or the added token with which a prompt begins. */
+/** The marker that the settings name, or the added token with which a prompt begins. */
 function markerOf(
   { marker, prompt }: MultiVectorSettings[MultiVectorRole],
   { folder, files, tokenizer }: Pick<ReaderParts, 'folder' | 'files' | 'tokenizer'>,

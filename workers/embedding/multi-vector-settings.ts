@@ -6,41 +6,41 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { findModules, isMultiVectorConfig, type SentenceModule } from './sentence-head.ts'
 
-/** What the files of a model say about texts of one role. */
+/** The settings of a model for texts of one role. */
 interface RoleSettings {
   /** The token before texts of this role. */
   readonly marker: string | undefined
-  /** A text before them. It begins with the marker if that is an added token of the tokenizer. */
+  /** The prefix of texts. It begins with the marker if that is an added token of the tokenizer. */
   readonly prompt: string
-  /** Tokens of a text, all markers included. */
+  /** The length in tokens, including all markers. */
   readonly tokensMax: number | undefined
 }
 
-/** Tokens after a query, whose vectors are compared as well (query augmentation in the paper). */
+/** Tokens after a query whose vectors are compared as well (query augmentation in the paper). */
 interface ExpansionSettings {
   /** The mask token if absent. */
   readonly token: string | undefined
-  /** Shorter queries are filled up to so many tokens. */
+  /** Shorter queries are padded to this many tokens. */
   readonly length: number
   /** Whether longer queries are cut to it. */
   readonly isFixed: boolean
-  /** Whether the tokens of the query read those after it. */
+  /** Whether the tokens of the query attend to those after it. */
   readonly isAttended: boolean
 }
 
-/** Roles of texts, by the names of this project. */
+/** Roles of texts, by the names used here. */
 export type MultiVectorRole = 'query' | 'passage'
 
-/** How a model of several vectors reads texts, as its files say. */
+/** How a multi-vector model reads texts, according to its files. */
 export interface MultiVectorSettings extends Readonly<Record<MultiVectorRole, RoleSettings>> {
   readonly expansion: ExpansionSettings | undefined
-  /** Tokens, such as punctuation, without a vector. */
+  /** Tokens, such as punctuation, that get no vector. */
   readonly skiplist: readonly string[]
   readonly skippedIn: readonly MultiVectorRole[]
   readonly isNormalized: boolean
-  /** Where the layers after the graph lie: modules, or the weights of the whole model. */
+  /** The source of the layers after the graph: modules, or the weights of the whole model. */
   readonly layers: readonly SentenceModule[] | 'checkpoint'
-  /** The dimensions of the vectors, where a file says so. */
+  /** The dimensions of the vectors, if a file states them. */
   readonly dimensions: number | undefined
 }
 
@@ -48,7 +48,7 @@ type Json = Readonly<Record<string, unknown>>
 
 const LENGTH_MAX = 10_000_000
 const SKIPLIST_MAX = 10_000
-const EXPANSION_LENGTH = 32 // of ColBERT and PyLate where no file has one
+const EXPANSION_LENGTH = 32 // the default of ColBERT and PyLate
 const PUNCTUATION = [...'!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~']
 
 /**
@@ -66,7 +66,9 @@ export async function readMultiVectorSettings(
   return [architectures].flat().includes('HF_ColBERT') ? ofColbert(folder, {}) : undefined
 }
 
-/** Of a graph that makes the vectors as FlagEmbedding does: all tokens of all texts alike. */
+/**
+ * The settings of a graph that computes vectors like FlagEmbedding: all tokens of all texts alike.
+ */
 export const PLAIN_SETTINGS: MultiVectorSettings = {
   query: { marker: undefined, prompt: '', tokensMax: undefined },
   passage: { marker: undefined, prompt: '', tokensMax: undefined },
@@ -85,7 +87,7 @@ async function ofModules(folder: string, config: Json): Promise<MultiVectorSetti
   if (unknown !== undefined) {
     throw new ModelLoadError(folder, `the module ${unknown.kind} is not supported`)
   }
-  // PyLate masks and normalizes without modules for it.
+  // PyLate masks and normalizes without separate modules.
   const isPylate = mask === undefined
   const transformer = (await findJson(folder, 'sentence_bert_config.json')) ?? {}
   const words = isPylate
@@ -127,7 +129,7 @@ async function readMask(folder: string, path: string): Promise<unknown> {
   return mask
 }
 
-/** Of a list of words for documents, or of a module that names the roles too. */
+/** Reads a list of words for documents, or a module that also names the roles. */
 function skiplistOf(
   folder: string,
   given: unknown,
@@ -155,7 +157,7 @@ function isTexts(value: unknown): value is readonly string[] {
   return isList && value.every((word) => typeof word === 'string')
 }
 
-/** That of sentence-transformers, else the flags of PyLate, which expands by default. */
+/** The expansion of sentence-transformers, else the flags of PyLate, which expands by default. */
 function expansionOf(
   folder: string,
   transformer: Json,
@@ -188,7 +190,7 @@ function expansionOf(
   }
 }
 
-/** Of a checkpoint of the original ColBERT, which always fills queries with masks. */
+/** Settings of an original ColBERT checkpoint, which always pads queries with masks. */
 function ofColbert(folder: string, metadata: Json): MultiVectorSettings {
   const { query_token_id: query, doc_token_id: document, similarity } = metadata
   if (similarity !== undefined && similarity !== 'cosine') {
@@ -219,7 +221,7 @@ function ofColbert(folder: string, metadata: Json): MultiVectorSettings {
   }
 }
 
-/** A length of the first file that has it; null is none. */
+/** A length from the first file that states it; null means none. */
 function lengthIn(folder: string, name: string, ...files: readonly Json[]): number | undefined {
   const value = files.map((file) => file[name] ?? undefined).find((found) => found !== undefined)
   if (value === undefined) return undefined

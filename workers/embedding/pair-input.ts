@@ -6,18 +6,18 @@ import { findPairMarkers } from './markers.ts'
 
 /** Reads two texts together, with the markers of the model. */
 interface PairReader {
-  /** Tokens of both texts that fit into the context beside the markers. */
+  /** Tokens of both texts that fit into the context in addition to the markers. */
   readonly room: number
-  /** Tokens of one of the texts, of a very long one as many as can fit. */
+  /** Tokens of one text; for a very long one, as many as can fit. */
   encode(text: string): readonly number[]
   /** Both texts with the markers of the model. */
   join(first: readonly number[], second: readonly number[]): EncodedText
 }
 
-// Longer texts cannot fit: no token of these vocabularies is longer than this.
+// Longer texts cannot fit, because no token of these vocabularies is longer than this.
 const CHARS_PER_TOKEN_MAX = 32
 
-/** Learns the markers of a model. Throws when its tokenizer reads no pairs. */
+/** Determines the markers of a model. Throws when its tokenizer does not support pairs. */
 export function createPairReader(tokenizer: Tokenizer, contextLength: number): PairReader {
   const { before, between, after, types } = findPairMarkers(tokenizer)
   return {

@@ -1,4 +1,6 @@
-/** How the vectors of a text's tokens become one vector, as `1_Pooling/config.json` names it. */
+/**
+ * How the vectors of a text's tokens are pooled into one, by the names in `1_Pooling/config.json`.
+ */
 export type PoolingMode = 'mean' | 'cls' | 'max' | 'lastToken' | 'weightedMean' | 'meanSqrtLength'
 
 /** Token vectors of a batch: float32 `[count, width, dimensions]`, padded on the right or left. */
@@ -6,7 +8,7 @@ interface TokenVectors {
   readonly data: Float32Array
   readonly width: number
   readonly dimensions: number
-  /** `[count, width]`, 1 where a token is, 0 where there is padding. */
+  /** `[count, width]`, 1 for tokens and 0 for padding. */
   readonly mask: BigInt64Array
 }
 
@@ -38,7 +40,7 @@ export function pool(mode: PoolingMode, vectors: TokenVectors, row: number): Flo
   }
 }
 
-/** The pooled vectors of several modes, one after another. */
+/** The pooled vectors of several modes, concatenated. */
 export function poolAll(
   modes: readonly PoolingMode[],
   vectors: TokenVectors,
@@ -49,7 +51,7 @@ export function poolAll(
   return Float32Array.from([first as Float32Array, ...others].flatMap((part) => [...part]))
 }
 
-/** The vector scaled to length 1, in place; a zero vector stays as it is. */
+/** Scales the vector to length 1, in place; a zero vector is unchanged. */
 export function normalize(vector: Float32Array): Float32Array {
   let squares = 0
   for (const value of vector) squares += value * value

@@ -7,17 +7,17 @@ import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokeniz
 
 import type { Markers } from './markers.ts'
 
-/** The model parts that reading an input uses. */
+/** The parts of a model that are needed to read an input. */
 interface InputReader {
   readonly tokenizer: Tokenizer
   readonly markers: Markers
   readonly contextLength: number
-  /** The field that has the texts, for messages; `input` if absent. */
+  /** The request field of the texts, for messages; `input` if absent. */
   readonly param?: string
 }
 
-// The word in which a beginning ends may be read otherwise than in the whole text. WordPiece takes
-// words of up to 100 characters apart, in the worst case letter by letter.
+// The last word of a prefix may be tokenized differently than in the whole text. WordPiece splits
+// words of up to 100 characters, in the worst case letter by letter.
 const UNSURE_TOKENS = 128
 
 /** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
@@ -37,8 +37,8 @@ export async function readText(
 }
 
 /**
- * The first tokens of a text, so many that they fit together with all markers, as the reference
- * tokenizers truncate. Of a long text only as much is encoded as that takes.
+ * The first tokens of a text that fit together with all markers, as the reference tokenizers
+ * truncate. Of a long text only the necessary part is encoded.
  */
 export async function readTextCut(
   { tokenizer, markers, contextLength }: InputReader,
@@ -106,7 +106,7 @@ function tooLong(contextLength: number, tokens: number, param = 'input'): Servic
   )
 }
 
-/** Throws when more tokens should be kept than the model reads. */
+/** Throws when more tokens are requested than the model reads. */
 export function refuseAbove(contextLength: number, tokensMax: number): void {
   if (tokensMax <= contextLength) return
   throw failure.invalidRequest(

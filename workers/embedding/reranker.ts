@@ -11,7 +11,7 @@ import { type ClassifierOptions, openSequenceClassifier } from './sequence-class
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {
   readonly contextLength: number
-  /** A pair with the model's own markers; a long document is cut, as these models are used. */
+  /** A pair with the model's own markers; a long document is cut, as is usual for these models. */
   encodePair(query: string, document: string): EncodedText
   /** The relevance of a pair, from 0 to 1. */
   score(pair: EncodedText, signal: AbortSignal): Promise<number>
@@ -19,7 +19,7 @@ export interface Reranker {
   close(): Promise<void>
 }
 
-// A query may fill no more than this share of the context, or nothing of the document would be
+// A query may take at most this share of the context; otherwise no part of the document would be
 // read.
 const QUERY_SHARE = 0.5
 
@@ -28,7 +28,7 @@ export async function openReranker(options: ClassifierOptions): Promise<Reranker
   const classifier = await openSequenceClassifier(options)
   return closeOnFailure(classifier, async () => {
     const { contextLength, tokenizer, files, labelCount } = classifier
-    // The meaning of several logits is not defined.
+    // The meaning of several logits is undefined.
     if (labelCount !== 1) {
       throw new ModelLoadError(
         files.modelFile,

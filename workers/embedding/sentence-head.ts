@@ -9,17 +9,17 @@ import type { PoolingMode } from './pooling.ts'
 
 /** The modules that reduce token vectors to one vector, as listed in `modules.json`. */
 export interface SentenceHead {
-  /** Several are put one after another. */
+  /** The vectors of several modes are concatenated. */
   readonly pooling: readonly PoolingMode[]
   readonly dense: readonly DenseLayer[]
   readonly isNormalized: boolean
-  /** Whether the folder says all this, or it is what users of bare exports expect. */
+  /** Whether the folder states the modules; otherwise the usual ones are assumed. */
   readonly isStated: boolean
-  /** Why it cannot be computed here. The graph may still hold all of it. */
+  /** Why the head is not supported here. The graph may still contain all of it. */
   readonly problem: string | undefined
 }
 
-// In the order in which several are put together.
+// In the order in which several modes are concatenated.
 const POOLING_FLAGS: readonly (readonly [string, PoolingMode])[] = [
   ['pooling_mode_cls_token', 'cls'],
   ['pooling_mode_max_tokens', 'max'],
@@ -39,9 +39,9 @@ const POOLING_NAMES: ReadonlyMap<unknown, PoolingMode> = new Map<unknown, Poolin
 
 /** Settings of a head that come from outside its folder. */
 interface HeadSettings {
-  /** The pooling mode that the catalogue names instead of the folder, by the folder's names. */
+  /** The pooling mode that the catalogue names in place of the folder. */
   readonly pooling?: string | undefined
-  /** The pooling mode of folders that name none. */
+  /** The pooling mode for folders that name none. */
   readonly fallback?: PoolingMode
 }
 
@@ -79,17 +79,17 @@ export async function readSentenceHead(
 
 const MULTI_VECTOR =
   'a model of several vectors needs "capabilities": ["multi-vector"] in models.json'
-/** What PyLate writes into `config_sentence_transformers.json` beside the fields of all models. */
+/** Fields that PyLate adds to `config_sentence_transformers.json`. */
 const MULTI_VECTOR_FIELDS = ['query_prefix', 'document_prefix', 'do_query_expansion']
 
-/** Whether this is the configuration of a model with a vector of each token. */
+/** Whether this is the configuration of a multi-vector model. */
 export function isMultiVectorConfig(settings: Readonly<Record<string, unknown>>): boolean {
   const { model_type: type } = settings
   const isNamed = type === 'ColBERT' || type === 'MultiVectorEncoder'
   return isNamed || MULTI_VECTOR_FIELDS.some((name) => name in settings)
 }
 
-/** Modules of models that are something else than encoders of one vector. */
+/** Modules of models that are not encoders of a single vector. */
 const CAPABILITIES: ReadonlyMap<string, string> = new Map([['SpladePooling', 'sparse']])
 
 function unsupported(kind: string): string {
@@ -122,7 +122,7 @@ export async function findModules(folder: string): Promise<readonly SentenceModu
     }))
 }
 
-/** The modes by their flags, as long was usual, or by their names. */
+/** The modes by their flags, the older format, or by their names. */
 function poolingOf(path: string, config: Record<string, unknown>): readonly PoolingMode[] {
   const flagged = POOLING_FLAGS.filter(([flag]) => config[flag] === true).map(([, mode]) => mode)
   const names = [config.pooling_mode ?? []].flat()

@@ -66,7 +66,7 @@ async function assemble(
   }
 }
 
-/** The width of `logits`: of the graph, else of config.json. */
+/** The width of `logits`: from the graph, else from config.json. */
 function labelCountOf({ file, outputs }: ModelSession, { labels }: EncoderFiles): number {
   const logits = outputs.find(({ name }) => name === 'logits')
   if (logits === undefined || (logits.type !== 'float32' && logits.type !== 'float16')) {

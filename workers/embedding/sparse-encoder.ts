@@ -19,7 +19,7 @@ import {
 import { poolLogits, poolWeights, type SparseVector } from './sparse-pooling.ts'
 import { openTextBatcher } from './text-batcher.ts'
 
-/** A loaded model that makes one weight of each token of its vocabulary for a text. */
+/** A loaded model that computes a weight for each token of its vocabulary. */
 export interface SparseEncoder
   extends Pick<
     Encoder,
@@ -28,7 +28,7 @@ export interface SparseEncoder
   embed(tokenIds: readonly number[], signal: AbortSignal): Promise<SparseVector>
 }
 
-// The logits of a run: 128 MB in 32 bits. A text that has more by itself runs alone.
+// The most logits of a run: 128 MB in 32 bits. A text with more runs alone.
 const LOGITS_MAX = 2 ** 25
 const BATCH_TOKENS_MAX = 4096
 

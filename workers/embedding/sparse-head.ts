@@ -14,10 +14,10 @@ export interface SparseHead {
   readonly logarithms: 1 | 2
 }
 
-/** The output of a graph that weights are made of. */
+/** The output of a graph from which weights are computed. */
 export interface SparseOutput {
   readonly name: string
-  /** A logit of each token of the vocabulary, or the weight of the token itself. */
+  /** A logit for each token of the vocabulary, or the weight of the token itself. */
   readonly kind: 'logits' | 'weights'
   readonly width: number
 }
@@ -30,8 +30,8 @@ const ACTIVATIONS: ReadonlyMap<unknown, SparseHead['logarithms']> = new Map([
 const OTHER_HEADS = ['Router', 'SparseAutoEncoder', 'SparseStaticEmbedding']
 
 /**
- * Reads the head of a sparse encoder. Without the module `SpladePooling` it is that of SPLADE v2
- * (Formal 2021). Throws `ModelLoadError` for heads of other kinds.
+ * Reads the head of a sparse encoder; without the module `SpladePooling`, that of SPLADE v2 (Formal
+ * 2021). Throws `ModelLoadError` for other heads.
  */
 export async function readSparseHead(folder: string): Promise<SparseHead> {
   const modules = (await findModules(folder)) ?? []
@@ -54,8 +54,8 @@ export async function readSparseHead(folder: string): Promise<SparseHead> {
 }
 
 /**
- * Chooses the output of a graph: one weight of each token, as exports of BGE-M3 have it, else the
- * logits of a masked language model. Throws `ModelLoadError` for a graph without either.
+ * Chooses the output of a graph: one weight per token, as in exports of BGE-M3, else the logits of
+ * a masked language model. Throws `ModelLoadError` for a graph without either.
  */
 export function chooseSparseOutput(
   { file, outputs }: Pick<ModelSession, 'file' | 'outputs'>,
@@ -66,7 +66,7 @@ export function chooseSparseOutput(
   const chosen = weights ?? ofTokens.find(({ name }) => name === 'logits') ?? ofTokens[0]
   const last = chosen?.dims[2]
   const width = typeof last === 'number' ? last : vocabularySize
-  // Tables are often rounded up, so that they have more rows than there are tokens.
+  // Tables are often rounded up and have more rows than there are tokens.
   if (chosen === undefined || (weights === undefined && width < vocabularySize)) {
     throw new ModelLoadError(
       file,

@@ -2,16 +2,16 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { SparseHead } from './sparse-head.ts'
 
-/** Weights of the tokens of a vocabulary; those that are absent are zero. */
+/** Weights of the tokens of a vocabulary; absent ones are zero. */
 export interface SparseVector {
   /** Token ids, ascending. */
   readonly indices: Uint32Array
   readonly values: Float32Array
 }
 
-/** What a graph has made of one text of a batch. */
+/** The output of a graph for one text of a batch. */
 interface TextOutput {
-  /** Of all texts, one row for each token. */
+  /** The rows of all texts, one for each token. */
   readonly values: ArrayLike<number>
   /** The row of the first token. */
   readonly first: number
@@ -47,13 +47,13 @@ export async function poolLogits(
     readCount = 0
     await setImmediate()
   }
-  // The logarithm grows with its logit: that of the largest logit is the largest one.
+  // The logarithm is monotonic, so it is only taken of the largest logit.
   return withoutZeros(strategy === 'sum' ? pooled : pooled.map(weightOf))
 }
 
 /**
- * BGE-M3 (Chen 2024): the graph makes one weight of each token of the text. The largest weight of
- * each token counts; special tokens have none.
+ * BGE-M3 (Chen 2024): the graph computes one weight for each token of the text. The largest weight
+ * of each token counts; special tokens have none.
  */
 export function poolWeights(
   { values, first, tokenIds }: TextOutput,

@@ -14,20 +14,20 @@ export interface BatchOptions {
 
 /** The batches that a graph accepts. */
 interface BatchRules extends BatchOptions {
-  /** False for graphs without a mask, whose texts would read the padding of shorter ones. */
+  /** False for graphs without a mask, where shorter texts would include padding. */
   readonly canMixLengths?: boolean
   /**
-   * A token that all texts of a batch have as often: graphs that read the vector of the last one
-   * divide all of a batch by the number of texts.
+   * A token that occurs equally often in all texts of a batch: graphs that read the vector of the
+   * last one divide all of a batch by the number of texts.
    */
   readonly endId?: number | undefined
 }
 
-// About the size from which a larger batch gains nothing on processors.
+// Beyond about this size a larger batch gains nothing on processors.
 const BATCH_TOKENS_MAX = 4096
 const BATCH_SIZE_MAX = 64
 
-/** Gathers the texts, or pairs of texts, that a model reads together. */
+/** Batches the texts, or pairs of texts, of a model. */
 export async function openTextBatcher<Result>(
   sessions: SessionPool,
   { maxBatchTokens, onBatch, canMixLengths = true, endId }: BatchRules,
@@ -40,7 +40,7 @@ export async function openTextBatcher<Result>(
     endId === undefined ? 0 : tokenIds.filter((id) => id === endId).length
   return new Batcher<EncodedText, Result>({
     maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,
-    // One scale for all values of a run would let a text change the answers for its neighbours.
+    // With one scale for all values of a run, a text would change the results of its neighbours.
     maxBatchSize: marks.hasDynamicQuantization ? 1 : BATCH_SIZE_MAX,
     onBatch,
     poolSize,

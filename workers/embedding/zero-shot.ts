@@ -7,8 +7,8 @@ import { createPairReader } from './pair-input.ts'
 import { refuseAbove } from './read-input.ts'
 
 /**
- * Labels of the request by a model of natural language inference: each label is a hypothesis about
- * the text, and its logit is that of entailment.
+ * Classifies by labels of the request with a model of natural language inference: each label is a
+ * hypothesis about the text, and its logit is that of entailment.
  */
 export interface ZeroShot {
   /**
@@ -20,7 +20,9 @@ export interface ZeroShot {
     hypotheses: readonly string[],
     tokensMax: number | undefined,
   ): Iterable<EncodedText>
-  /** The probability of each label by the logits of its pair: together 1, or each by itself. */
+  /**
+   * The probability of each label from the logits of its pair: they sum to 1, or are independent.
+   */
   toProbabilities(logits: readonly (readonly number[])[], isMultiLabel: boolean): readonly number[]
 }
 
@@ -31,7 +33,7 @@ export function createZeroShot(
 ): ZeroShot | undefined {
   const entailment = labels.findIndex((label) => label.toLowerCase().startsWith('entail'))
   if (entailment < 0) return undefined
-  // As the pipeline of transformers chooses it.
+  // As in the pipeline of transformers.
   const contradiction = entailment === 0 ? labels.length - 1 : 0
   const reader = createPairReader(tokenizer, contextLength)
   const logitOf = (row: readonly number[], label: number): number => row[label] ?? Number.NaN

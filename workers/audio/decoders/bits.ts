@@ -1,7 +1,7 @@
 /** A read beyond the last bit. In Vorbis this ends a packet; elsewhere it means damage. */
 export class EndOfBitsError extends Error {}
 
-/** Reads bits from the most significant one of each byte on, as FLAC stores them. */
+/** Reads bits starting at the most significant one of each byte, as FLAC stores them. */
 export class HighBitReader {
   readonly #bytes: Uint8Array
   #bit: number
@@ -60,7 +60,7 @@ export class HighBitReader {
   }
 }
 
-/** Reads bits from the least significant one of each byte on, as Vorbis stores them. */
+/** Reads bits starting at the least significant one of each byte, as Vorbis stores them. */
 export class LowBitReader {
   readonly #bytes: Uint8Array
   #bit = 0

@@ -6,10 +6,10 @@ import { decodeOgg } from './ogg-file.ts'
 import { type Pcm, UnsupportedAudioError } from './pcm.ts'
 import { decodeWebm } from './webm-file.ts'
 
-// Integers, floats and what says so in an extension.
+// Integers, floats, and the extensible format, which states one of them.
 const PLAIN_WAV_TAGS = [1, 3, 0xff_fe]
 
-/** Decodes a whole file by the container that its first bytes show. */
+/** Decodes a whole file in the container that its first bytes show. */
 export function decodeFile(bytes: Uint8Array): AsyncIterable<Pcm> | Iterable<Pcm> {
   const format = detectAudioFormat(bytes)
   const start = id3Length(bytes)
@@ -23,10 +23,7 @@ export function decodeFile(bytes: Uint8Array): AsyncIterable<Pcm> | Iterable<Pcm
   throw new UnsupportedAudioError(format)
 }
 
-/**
- * Whether a WAV file that `openWav` left to other decoders holds compressed sound, and is not
- * damaged.
- */
+/** Whether a WAV file that `openWav` cannot read is compressed rather than damaged. */
 function isCompressedWav(bytes: Uint8Array): boolean {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 256))
   const form = head.indexOf('fmt ')

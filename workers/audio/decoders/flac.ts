@@ -15,7 +15,7 @@ const INDEPENDENT_CHANNELS_MAX = 8
 const LEFT_SIDE = 8
 const SIDE_RIGHT = 9
 
-// Each may take as long as a whole block while its bytes overlap with those of the next.
+// Each may take as long as a whole block, while its bytes overlap with those of the next.
 const DAMAGED_FRAMES_MAX = 500
 
 /** The bytes only look like the start of a frame. */
@@ -110,7 +110,7 @@ function readFrame(bytes: Uint8Array, at: number, info: StreamInfo): { pcm: Pcm;
   const layout = bits.read(4)
   const sampleBits = SAMPLE_BITS[bits.read(3)] || info.sampleBits
   bits.read(1)
-  // The frame's number, in the form of UTF-8.
+  // The frame's number, encoded like UTF-8.
   const first = bits.read(8)
   const following = Math.max(0, Math.clz32(~(first << 24)) - 1)
   bits.read(8 * following)
@@ -121,7 +121,7 @@ function readFrame(bytes: Uint8Array, at: number, info: StreamInfo): { pcm: Pcm;
   const numChannels = layout < INDEPENDENT_CHANNELS_MAX ? layout + 1 : 2
   if (layout > 10) throw new Error('reserved channel layout')
   const channels = Array.from({ length: numChannels }, (_, channel) => {
-    // The difference of two channels takes a bit more.
+    // The difference of two channels has one more bit.
     const isSide = layout === SIDE_RIGHT ? channel === 0 : layout > 7 && channel === 1
     return readSubframe(bits, blockSize, sampleBits + (isSide ? 1 : 0))
   })
@@ -176,7 +176,7 @@ interface Predictor {
   readonly shift: number
 }
 
-/** Warm-up samples, the predictor where it is not fixed, then the residual. */
+/** Warm-up samples, the predictor unless it is fixed, then the residual. */
 function readPredicted(
   bits: HighBitReader,
   samples: Float64Array,
@@ -227,7 +227,7 @@ function readResidual(bits: HighBitReader, samples: Float64Array, order: number)
   }
 }
 
-/** Turns a channel and the difference of both back into left and right. */
+/** Restores left and right from a channel and the difference of both. */
 function undoStereo([a, b]: readonly Float64Array[], layout: number): void {
   if (a === undefined || b === undefined || layout < LEFT_SIDE) return
   for (let i = 0; i < a.length; i += 1) {
@@ -236,7 +236,7 @@ function undoStereo([a, b]: readonly Float64Array[], layout: number): void {
     if (layout === LEFT_SIDE) b[i] = x - y
     else if (layout === SIDE_RIGHT) a[i] = x + y
     else {
-      // The mean has lost its lowest bit, which is that of the difference.
+      // The mean has lost its lowest bit, which equals that of the difference.
       const sum = 2 * x + (Math.abs(y) % 2)
       a[i] = (sum + y) / 2
       b[i] = (sum - y) / 2

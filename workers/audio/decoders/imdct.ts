@@ -1,4 +1,4 @@
-/** Turns `size / 2` coefficients into `size` samples. */
+/** Transforms `size / 2` coefficients into `size` samples. */
 type InverseMdct = (coefficients: Float32Array) => Float32Array
 
 /**
@@ -53,7 +53,7 @@ function unfold(dct: Float64Array): Float32Array {
   return samples
 }
 
-/** A complex FFT in place, of a power of two of points. */
+/** An in-place complex FFT; the number of points is a power of two. */
 function createFft(points: number): (re: Float64Array, im: Float64Array) => void {
   const levels = Math.log2(points)
   const swaps = Uint32Array.from({ length: points }, (_, at) => {

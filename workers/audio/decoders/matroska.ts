@@ -102,7 +102,7 @@ function readXiphSize(body: Uint8Array, start: number): { value: number; length:
   return { value: value + (body[at] ?? 0), length: at + 1 - start }
 }
 
-/** The first size as it is; each later one as the difference to the one before. */
+/** The first size as stored; each later one as the difference from the one before. */
 function readEbmlSize(body: Uint8Array, at: number, previous: number | undefined) {
   const { value = 0, length } = readNumber(body, at)
   if (previous === undefined) return { value, length }

@@ -6,7 +6,7 @@ import { type Pcm, sliceOf } from './pcm.ts'
 const PIECE_SECONDS = 0.5
 const SAMPLE_BYTES = 2
 
-const DECODER_DELAY = 529 // samples, of every layer III decoder
+const DECODER_DELAY = 529 // samples of delay in every layer III decoder
 const FRAME_SAMPLES = { mpeg1: 1152, mpeg2: 576 }
 
 /**
@@ -54,8 +54,8 @@ export async function* decodeMp3(bytes: Uint8Array): AsyncGenerator<Pcm> {
 }
 
 /**
- * The “Info tag” of LAME, a first frame without sound: the numbers of samples that the encoder
- * added before and after the recording. The frame itself decodes to silence.
+ * The “Info tag” of LAME, a first frame without sound, which states the numbers of samples that the
+ * encoder added before and after the recording. The frame itself decodes to silence.
  */
 function readGapless(bytes: Uint8Array): { skip: number; length: number } {
   const whole = { skip: 0, length: Number.POSITIVE_INFINITY }
@@ -64,7 +64,7 @@ function readGapless(bytes: Uint8Array): { skip: number; length: number } {
   if (head[0] !== 0xff || tag < 0 || head.length < tag + 152) return whole
   const frameSamples = ((head[1] ?? 0) & 0x08) === 0 ? FRAME_SAMPLES.mpeg2 : FRAME_SAMPLES.mpeg1
   const flags = head.readUInt32BE(tag + 4)
-  // Frames, bytes, seek table, quality: each is there where its flag is set.
+  // Frames, bytes, seek table, quality: each is present if its flag is set.
   const lame = tag + 8 + (flags & 1) * 4 + (flags & 2) * 2 + (flags & 4) * 25 + (flags & 8) / 2
   if ((flags & 1) === 0 || !/^(LAME|Lav)/.test(head.toString('latin1', lame, lame + 4))) {
     return { ...whole, skip: frameSamples }
@@ -78,6 +78,6 @@ function readGapless(bytes: Uint8Array): { skip: number; length: number } {
 async function loadDecoder(): Promise<Minimp3> {
   const path = fileURLToPath(import.meta.resolve('minimp3-wasm/dist/decoder.opt.wasm'))
   const { instance } = await WebAssembly.instantiate(await readFile(path), {})
-  // A fresh instance per file: nothing of one recording is left for the next.
+  // A new instance per file, so that no state of one recording remains for the next.
   return instance.exports as unknown as Minimp3
 }

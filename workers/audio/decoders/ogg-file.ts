@@ -4,8 +4,8 @@ import { createOpusDecoder } from './opus.ts'
 import { type PacketDecoder, type Pcm, sliceOf, UnsupportedAudioError } from './pcm.ts'
 import { createVorbisDecoder } from './vorbis.ts'
 
-// Streams one after the other (RFC 3533, section 4). Each sets up a decoder, which takes far longer
-// than the bytes of its headers suggest.
+// Concatenated streams (RFC 3533, section 4). Each creates a decoder, which takes far longer than
+// the size of its headers suggests.
 const CHAINED_STREAMS_MAX = 32
 const VORBIS_HEADERS = 3
 
@@ -15,12 +15,12 @@ interface OggStream {
   /** The decoder once all headers are read. */
   decoder: PacketDecoder | undefined
   readonly open: (headers: readonly Uint8Array[]) => Promise<PacketDecoder | undefined>
-  /** Samples at the start that a granule position counts though they are not delivered. */
+  /** Samples at the start that a granule position counts but that are not delivered. */
   readonly preSkip: number
   produced: number
 }
 
-/** Decodes the first stream of each link of an Ogg file that has a known codec. */
+/** Decodes the first stream with a known codec in each link of an Ogg file. */
 export async function* decodeOgg(bytes: Uint8Array): AsyncGenerator<Pcm> {
   let stream: OggStream | undefined
   let links = 0

@@ -9,12 +9,12 @@ interface OggPacket {
 }
 
 const HEADER_BYTES = 27
-// A continued packet is copied once for each of its pages: without a limit a file of such pages
-// takes time and memory that grow with the square of its length.
+// A continued packet is copied once for each of its pages. Without a limit, such a file would take
+// time and memory that grow with the square of its length.
 const PACKET_BYTES_MAX = 1024 ** 2
 const NO_GRANULE = 2n ** 64n - 1n
 
-/** The packets of all streams of a file in their order. Damaged stretches are skipped. */
+/** The packets of all streams of a file, in order. Damaged parts are skipped. */
 export function* readOggPackets(bytes: Uint8Array): Generator<OggPacket> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const unfinished = new Map<number, Uint8Array>()
@@ -49,7 +49,9 @@ export function* readOggPackets(bytes: Uint8Array): Generator<OggPacket> {
   }
 }
 
-/** The first packet with what pages before held of it; undefined where its start is lost. */
+/**
+ * The first packet, joined with its beginning on earlier pages; undefined if its beginning is lost.
+ */
 function join(
   isContinued: boolean,
   held: Uint8Array | undefined,

@@ -21,7 +21,7 @@ export async function createOpusDecoder(head: Uint8Array): Promise<PacketDecoder
     decode: (packet) => {
       if (packet.length === 0 || packet.length > PACKET_BYTES_MAX * channels) return undefined
       const { channelData, samplesDecoded } = decoder.decodeFrame(packet)
-      // The first samples only bring the decoder to its state.
+      // The first samples only initialize the decoder.
       const skip = Math.min(skipped, samplesDecoded)
       skipped -= skip
       return {

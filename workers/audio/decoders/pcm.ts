@@ -9,13 +9,13 @@ export interface PacketDecoder {
   decode(packet: Uint8Array): Pcm | undefined
 }
 
-/** The format is one that these decoders do not read. FFmpeg may. */
+/** These decoders do not support the format. FFmpeg may. */
 export class UnsupportedAudioError extends Error {}
 
 /** More channels than any recording of speech has; each costs memory. */
 export const CHANNELS_MAX = 8
 
-/** The first samples of all channels, in views of the same memory. */
+/** The first samples of all channels, as views of the same memory. */
 export function sliceOf(pcm: Pcm, from: number, to: number): Pcm {
   return { ...pcm, channels: pcm.channels.map((channel) => channel.subarray(from, to)) }
 }

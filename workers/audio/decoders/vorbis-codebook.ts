@@ -1,7 +1,7 @@
 import type { LowBitReader } from './bits.ts'
 
 const SYNC_PATTERN = 0x56_43_42
-// libvorbis writes fewer than 10,000 entries a book. The format allows 2^24 in a few bytes.
+// libvorbis writes fewer than 10,000 entries a book. The format can declare 2^24 in a few bytes.
 const ENTRIES_MAX = 2 ** 17
 const VALUES_MAX = 2 ** 19
 

@@ -45,7 +45,8 @@ function readValues(bits: LowBitReader, { codebooks }: VorbisSetup, floor: Floor
 }
 
 /**
- * Each point is coded as its distance from the line between its neighbours among those before it.
+ * Each point is coded as its distance from the line between its neighbours among the earlier
+ * points.
  */
 function renderCurve(floor: Floor, values: readonly number[], length: number): Float32Array {
   const { xs, multiplier, order } = floor
@@ -95,7 +96,7 @@ function pointOn(x0: number, y0: number, x1: number, y1: number, x: number): num
   return y0 + Math.trunc(((y1 - y0) * (x - x0)) / (x1 - x0))
 }
 
-/** Integer lines as section 9.2.7 draws them: the error of the slope is carried along. */
+/** Integer lines as in section 9.2.7: the error of the slope is accumulated. */
 function drawLine(curve: Float32Array, [x0, y0]: number[], [x1, y1]: number[]): void {
   const [fromX = 0, fromY = 0, toX = 0, toY = 0] = [x0, y0, x1, y1]
   const width = toX - fromX

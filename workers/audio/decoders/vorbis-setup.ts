@@ -48,7 +48,7 @@ export interface Mapping {
 }
 
 const RATE_MAX = 200_000
-// Of all codebooks of a stream together: libvorbis writes some 20,000.
+// The limit of all codebooks of a stream together: libvorbis writes some 20,000 nodes.
 const NODES_MAX = 2 ** 19
 
 /** Reads the identification header and the setup header. */
@@ -101,7 +101,7 @@ function list<T>(bits: LowBitReader, read: () => T): T[] {
 }
 
 function readFloor(bits: LowBitReader): Floor {
-  // Type 0 was left behind before Vorbis 1.0; no encoder in use writes it.
+  // Type 0 was abandoned before Vorbis 1.0; no encoder in use writes it.
   if (bits.read(16) !== 1) throw new UnsupportedAudioError('Vorbis floor type 0')
   const classOf = Array.from({ length: bits.read(5) }, () => bits.read(4))
   const classes = Array.from({ length: Math.max(-1, ...classOf) + 1 }, () => {

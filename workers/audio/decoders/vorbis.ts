@@ -14,7 +14,7 @@ export function createVorbisDecoder(
   const setup = readSetup(identification, setupHeader)
   const transforms = setup.blockSizes.map((size) => createInverseMdct(size))
   const windows = setup.blockSizes.map((size) => slopeOf(size / 2))
-  // The windowed second half of the block before; empty before the first one.
+  // The windowed second half of the previous block; empty before the first one.
   let held: readonly Float32Array[] = []
 
   function decode(packet: Uint8Array): Pcm | undefined {
@@ -70,7 +70,7 @@ function readSpectra(
     try {
       readResidue({ bits, setup, residue, spectra: members, isSilent: silence })
     } catch (error) {
-      // A packet that ends early keeps what it held.
+      // A packet that ends early keeps the values it contained.
       if (!(error instanceof EndOfBitsError)) throw error
     }
   }
@@ -125,7 +125,7 @@ function applyWindow(block: Float32Array, rising: ArrayLike<number>, falling: Ar
 function overlap(before: Float32Array | undefined, after: Float32Array): Float32Array {
   const held = before ?? new Float32Array(0)
   const samples = new Float32Array((held.length + after.length) / 2)
-  // Of blocks of different lengths, the longer one is flat or silent beyond the shorter.
+  // For blocks of different lengths, the longer one is flat or silent beyond the shorter.
   const afterStart = samples.length - after.length
   for (let n = 0; n < samples.length; n += 1) {
     samples[n] = (held[n] ?? 0) + (after[n - afterStart] ?? 0)

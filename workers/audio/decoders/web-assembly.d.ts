@@ -1,6 +1,6 @@
 /**
- * The part of the WebAssembly interface that the decoders use; `lib` of tsconfig.json is that of
- * the language.
+ * The part of the WebAssembly interface that the decoders use, because `lib` in tsconfig.json
+ * contains only the language.
  */
 declare namespace WebAssembly {
   function instantiate(

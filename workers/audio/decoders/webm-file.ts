@@ -30,7 +30,7 @@ async function openTrack({ codec, setup }: MatroskaTrack): Promise<PacketDecoder
   throw new UnsupportedAudioError(codec)
 }
 
-/** Packets behind each other; all but the last with their lengths in front, in steps of 255. */
+/** Concatenated packets. The lengths of all but the last are in front, in steps of 255. */
 function splitXiph(bytes: Uint8Array): Uint8Array[] {
   const lengths: number[] = []
   let at = 1
