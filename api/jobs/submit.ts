@@ -26,6 +26,7 @@ import {
   type SubmitRequest,
   type Submitter,
 } from './observers.ts'
+import { QueuedBytes } from './queued-bytes.ts'
 
 const RESUBMIT_DELAY_MS = 100
 /** An adopted job was admitted before, so it needs no ticket. */
@@ -38,6 +39,8 @@ interface SubmitterOptions {
   readonly reader: Redis
   readonly keys: QueueKeys
   readonly queueDepthMax: number
+  /** Bytes that the inputs of this process's unfinished jobs have together. */
+  readonly queuedBytesMax: number
   readonly clock: Clock
   readonly log: Logger
   /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
@@ -72,7 +75,9 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
   ledger.start()
   const { queueDepthMax } = options
   const admission = new Admission({ redis, keys, clock, ledger, queueDepthMax })
-  const context: Context = { ...options, clock, producer, ledger, inbox, admission, deadLetters }
+  const queuedBytes = new QueuedBytes(options.queuedBytesMax)
+  const parts = { clock, producer, ledger, inbox, admission, queuedBytes, deadLetters }
+  const context: Context = { ...options, ...parts }
   return {
     producer,
     ledger,
@@ -118,6 +123,7 @@ interface Context extends SubmitterOptions {
   readonly ledger: JobLedger
   readonly inbox: ReplyInbox
   readonly admission: Admission
+  readonly queuedBytes: QueuedBytes
 }
 
 /**
@@ -132,6 +138,8 @@ async function* runJob(
   const { signal, durable } = request
   if (signal.aborted) throw new CancelledError()
   if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
+  const input = JSON.stringify(request.input)
+  const releaseBytes = holdBytes(context, request, input)
   let job: OwnedJob | undefined
   const onAbort = (): void => {
     job?.apply({ type: 'abandon' })
@@ -142,7 +150,7 @@ async function* runJob(
   try {
     try {
       job = ownJob(context, request, (await entry?.admitted) ?? NO_TICKET)
-      await launch(context, request, { job, entry })
+      await launch(context, request, { job, entry, input })
     } finally {
       entry?.leave()
     }
@@ -153,6 +161,7 @@ async function* runJob(
       yield event
     }
   } finally {
+    releaseBytes()
     signal.removeEventListener('abort', onAbort)
     if (job !== undefined) {
       // Has no effect on an ended job; any other job is stopped.
@@ -164,20 +173,36 @@ async function* runJob(
   }
 }
 
+/** Counts the input of a job, until the returned function is called. Throws when it is refused. */
+function holdBytes(
+  { queuedBytes }: Context,
+  { organizationId, durable }: SubmitRequest<QueueKind>,
+  input: string,
+): () => void {
+  // Another copy lies where other processes find a durable job.
+  const bytes = Buffer.byteLength(input) * (durable === undefined ? 1 : 2)
+  if (durable?.adopted === undefined) queuedBytes.check(organizationId, bytes)
+  return queuedBytes.hold(organizationId, bytes)
+}
+
 /**
  * Puts a job into its queue. The inbox and the ledger know the job before a worker can fetch it.
  */
 async function launch(
   context: Context,
   { durable }: SubmitRequest<QueueKind>,
-  { job, entry }: { readonly job: OwnedJob; readonly entry: Entry | undefined },
+  {
+    job,
+    entry,
+    input,
+  }: { readonly job: OwnedJob; readonly entry: Entry | undefined; readonly input: string },
 ): Promise<void> {
   const { clock, inbox, ledger, producer } = context
   inbox.open(job.envelope.jobId, (reply) => job.onReply(reply, clock.monotonic()))
   if (entry === undefined) await adopt(context, job)
   else if (durable !== undefined) await makeDurable(context, job)
   ledger.add(job)
-  if (entry !== undefined) await enqueueFirst(producer, job)
+  if (entry !== undefined) await enqueueFirst(producer, job, input)
 }
 
 function ownJob(context: Context, request: SubmitRequest<QueueKind>, ticket: Ticket): OwnedJob {
@@ -212,9 +237,9 @@ function newEnvelope(
   }
 }
 
-async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void> {
+async function enqueueFirst(producer: JobProducer, job: OwnedJob, input: string): Promise<void> {
   try {
-    await producer.enqueue(job.envelope, job.priority)
+    await producer.enqueue(job.envelope, job.priority, input)
   } catch (cause) {
     // The job may have been enqueued nevertheless: the caller's `finally` cancels it.
     throw unavailable(cause)

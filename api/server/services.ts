@@ -121,7 +121,7 @@ export async function openServices(
         clock: systemClock,
         log,
         cipher,
-        queueDepthMax: config.inference.queueDepthMax,
+        ...config.inference,
         mayKeepInput: async (id) => !(await background.jobs.storesNothing(id)),
         observers: [jobs, meter, watch.incidentWatch.jobs],
       }),

@@ -60,6 +60,7 @@ async function retry({ infra, inference }: Config, jobId: string): Promise<void>
     clock: systemClock,
     cipher: openContentCipher(infra.encryptionKeys),
     queueDepthMax: inference.queueDepthMax,
+    queuedBytesMax: inference.queuedBytesMax,
     // The input was kept under the policy of its organization.
     mayKeepInput: async () => true,
   })

@@ -21,6 +21,8 @@ export interface InferenceConfig {
   readonly bootstrapApiKey: string
   readonly deadlineSeconds: number
   readonly queueDepthMax: number
+  /** Bytes that the inputs of one process's unfinished jobs have together. */
+  readonly queuedBytesMax: number
   /** Whether request fields that no route knows are refused, or ignored and reported. */
   readonly unknownParameters: 'refuse' | 'ignore'
   readonly dialectsOff: readonly string[]
@@ -89,6 +91,12 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       about: 'waiting jobs per queue beyond which new ones are refused',
       fallback: 1000,
       min: 1,
+    }),
+    queuedBytesMax: env.int('MILLRACE_QUEUED_BYTES_MAX', {
+      about:
+        'bytes in Redis of the inputs of unfinished jobs of one API process; an organization has as many as are free, a half when it is alone',
+      fallback: 256 * 1024 * 1024,
+      min: 32 * 1024 * 1024,
     }),
     unknownParameters: env.oneOf('MILLRACE_UNKNOWN_PARAMETERS', ['ignore', 'refuse'], {
       about: 'request fields that no route knows: ignore and report them in a header, or refuse',

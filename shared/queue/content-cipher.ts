@@ -166,13 +166,17 @@ type WireEnvelope =
       readonly input: string
     })
 
-/** Encrypts the input of an envelope. Without a cipher the envelope is unchanged. */
+/**
+ * Encrypts the input of an envelope; `json` is its text where the caller has it. Without a cipher
+ * the envelope is unchanged.
+ */
 export function encryptEnvelope(
   envelope: JobEnvelope,
   cipher: ContentCipher | undefined,
+  json?: string,
 ): WireEnvelope {
   if (cipher === undefined) return envelope
-  const message = cipher.encrypt(JSON.stringify(envelope.input), contextOf(envelope))
+  const message = cipher.encrypt(json ?? JSON.stringify(envelope.input), contextOf(envelope))
   return {
     ...envelope,
     version: ENCRYPTED_ENVELOPE_VERSION,

@@ -76,9 +76,10 @@ export class JobProducer {
     this.#log = log
   }
 
-  async enqueue(envelope: JobEnvelope, priority: number): Promise<void> {
+  /** `input` is the JSON of the job's input where it is known. */
+  async enqueue(envelope: JobEnvelope, priority: number, input?: string): Promise<void> {
     const queue = this.queue(envelope.kind, envelope.modelId)
-    await queue.add(envelope.kind, encryptEnvelope(envelope, this.#cipher), {
+    await queue.add(envelope.kind, encryptEnvelope(envelope, this.#cipher, input), {
       jobId: queuedJobId(envelope.jobId, envelope.epoch),
       priority,
       // The owner decides about another run; BullMQ never does.

@@ -92,6 +92,7 @@ export async function openTestSubmitter(
   prefix: string,
   queueDepthMax = 1000,
   observers: readonly JobObserver[] = [],
+  queuedBytesMax = 64 * 1024 * 1024,
 ): Promise<OpenSubmitter> {
   const redis = await openRedis(redisUrl, 'producer', log)
   const reader = await openRedis(redisUrl, 'reader', log)
@@ -101,6 +102,7 @@ export async function openTestSubmitter(
     reader,
     keys,
     queueDepthMax,
+    queuedBytesMax,
     clock: systemClock,
     log,
     cipher: openContentCipher([TOY_ENCRYPTION_KEY]),

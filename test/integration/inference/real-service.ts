@@ -70,6 +70,7 @@ export async function openRealService(): Promise<RealService> {
     reader,
     keys,
     queueDepthMax: 100,
+    queuedBytesMax: 64 * 1024 * 1024,
     clock: systemClock,
     log,
   })

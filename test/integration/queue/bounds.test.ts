@@ -76,6 +76,36 @@ describe('the queues', () => {
     expect(await Promise.all(waiting)).toEqual(Array(5).fill('gone'))
   })
 
+  it('hold a bounded number of bytes of inputs, and room for other organizations', async () => {
+    const small = await openTestSubmitter(server.url, prefix, 1000, [], 4_000_000)
+    const abort = new AbortController()
+    const text = 'x'.repeat(100_000)
+    const refusals: unknown[] = []
+    const send = (organizationId: string) =>
+      readAll(small.submit(toyRequest(text, 1, { signal: abort.signal, organizationId }))).catch(
+        (error: unknown) => refusals.push(error),
+      )
+    const waiting = async (): Promise<number> =>
+      small.producer.queue('completion', 'toy').getPrioritizedCount()
+    const sent = Array.from({ length: 100 }, () => send('noisy'))
+    await eventually(async () => refusals.length + (await waiting()) === 100)
+    expect(refusals[0]).toMatchObject({ kind: 'rateLimited', retryAfterSeconds: 5 })
+    // Half of the bytes are free for others, however many of one organization there are.
+    expect(await waiting()).toBe(20)
+    const others = Array.from({ length: 4 }, (_, at) => send(`other ${at}`))
+    await eventually(async () => (await waiting()) === 24)
+    const huge = readAll(small.submit(toyRequest('x'.repeat(2_000_001), 1)))
+    await expect(huge).rejects.toMatchObject({ kind: 'tooLarge', code: 'request_too_large' })
+    abort.abort()
+    await Promise.all([...sent, ...others])
+    const again = new AbortController()
+    const next = readAll(small.submit(toyRequest(text, 1, { signal: again.signal })))
+    await eventually(async () => (await waiting()) === 1)
+    again.abort()
+    await expect(next).rejects.toThrow(CancelledError)
+    await small.close()
+  })
+
   it('take as many of a burst as they have room for', async () => {
     const abort = new AbortController()
     const { signal } = abort
