@@ -3,6 +3,12 @@ import { gunzip, gzip, gzipSync } from 'node:zlib'
 
 import { type ContentCipher, readContent } from './queue/content-cipher.ts'
 
+/**
+ * Bytes of stored contents that one request reads, once opened: as many as a body may have.
+ * Contents are compressed, so rows of a few kilobytes may exceed it.
+ */
+export const CONTENTS_BYTES_MAX = 8 * 1024 * 1024
+
 const compress = promisify(gzip)
 const expand = promisify(gunzip)
 /** Content up to this length is compressed faster than it can be sent to a thread and back. */

@@ -109,7 +109,7 @@ function actorOf(caller: Caller): string {
 }
 
 const WRITE = { scope: 'activities:write' } as const
-const READ = { scope: 'activities:read' } as const
+const READ = { scope: 'activities:read', readsContents: true } as const
 const TAGS = ['Activities']
 const ACTIVITY = Type.Object({
   id: Type.String(),

@@ -93,28 +93,32 @@ function registerUpload(app: App, services: FileServices): void {
 }
 
 function registerList(app: App, { files }: FileServices): void {
-  app.get('/files', { schema: LIST, config: SCOPE }, async (request) => {
-    const { purpose, limit = LIMIT_MAX, order = 'desc', after } = request.query
-    const page: FilePage = {
-      limit,
-      order,
-      ...(purpose !== undefined && { purpose }),
-      ...(after !== undefined && { after }),
-    }
-    const { organizationId } = callerOf(request)
-    if (after !== undefined && (await files.find(organizationId, after)) === undefined) {
-      noSuchFile(after, 'after')
-    }
-    const { rows, hasMore } = await files.list(organizationId, page)
-    const data = rows.map(presentFile)
-    return {
-      object: 'list' as const,
-      data,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-      has_more: hasMore,
-    }
-  })
+  app.get(
+    '/files',
+    { schema: LIST, config: { ...SCOPE, readsContents: true } },
+    async (request) => {
+      const { purpose, limit = LIMIT_MAX, order = 'desc', after } = request.query
+      const page: FilePage = {
+        limit,
+        order,
+        ...(purpose !== undefined && { purpose }),
+        ...(after !== undefined && { after }),
+      }
+      const { organizationId } = callerOf(request)
+      if (after !== undefined && (await files.find(organizationId, after)) === undefined) {
+        noSuchFile(after, 'after')
+      }
+      const { rows, hasMore } = await files.list(organizationId, page)
+      const data = rows.map(presentFile)
+      return {
+        object: 'list' as const,
+        data,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+        has_more: hasMore,
+      }
+    },
+  )
 }
 
 function registerContent(app: App, { files, store }: FileServices): void {

@@ -14,23 +14,24 @@ export interface BodyRoom {
 }
 
 interface Waiting {
-  readonly owner: string
   readonly bytes: number
   enter(room: BodyRoom): void
 }
 
 /**
- * The bytes of bodies that one process holds. A body without room is not read: it stays in the
- * buffers of its sender until there is room.
+ * The bytes of bodies, or of other contents, that one process holds. A body that finds no room is
+ * left unread, in the buffers of its sender, until there is.
  */
 export class BodyMemory {
   readonly #bytesMax: number
+  readonly #waitingMax: number
   #bytes = 0
   readonly #byOwner = new Map<string, number>()
-  readonly #waiting = new Set<Waiting>()
+  readonly #waiting = new Map<string, Set<Waiting>>()
 
-  constructor(bytesMax: number) {
+  constructor(bytesMax: number, waitingMax = WAITING_MAX) {
     this.#bytesMax = bytesMax
+    this.#waitingMax = waitingMax
   }
 
   /**
@@ -40,25 +41,25 @@ export class BodyMemory {
   async enter(owner: string, wanted: number, signal?: AbortSignal): Promise<BodyRoom> {
     const bytes = Math.min(wanted, this.#bytesMax)
     if (this.#fits(owner, bytes)) return this.#open(owner, bytes)
-    const ofOwner = [...this.#waiting].filter((waiting) => waiting.owner === owner)
-    if (ofOwner.length >= WAITING_MAX) throw noRoom()
+    const ofOwner = this.#waiting.get(owner) ?? new Set()
+    if (ofOwner.size >= this.#waitingMax) throw noRoom()
+    this.#waiting.set(owner, ofOwner)
     return new Promise((resolve, reject) => {
       const leave = (error: Error): void => {
-        this.#waiting.delete(waiting)
+        this.#remove(owner, waiting)
         clearTimeout(timer)
         reject(error)
       }
       const timer = setTimeout(() => leave(noRoom()), WAIT_MS_MAX)
       signal?.addEventListener('abort', () => leave(new CancelledError()), { once: true })
       const waiting: Waiting = {
-        owner,
         bytes,
         enter(room) {
           clearTimeout(timer)
           resolve(room)
         },
       }
-      this.#waiting.add(waiting)
+      ofOwner.add(waiting)
     })
   }
 
@@ -87,16 +88,23 @@ export class BodyMemory {
     }
   }
 
-  /**
-   * Admits bodies in the order of arrival. Owners that have used their share do not block others.
-   */
+  /** One of each owner in turn; owners that have their share do not hold up others. */
   #admit(): void {
-    for (const waiting of this.#waiting) {
-      const { owner, bytes, enter } = waiting
-      if (!this.#fits(owner, bytes)) continue
-      this.#waiting.delete(waiting)
-      enter(this.#open(owner, bytes))
+    for (let hasEntered = true; hasEntered; ) {
+      hasEntered = false
+      for (const [owner, [first]] of this.#waiting) {
+        if (first === undefined || !this.#fits(owner, first.bytes)) continue
+        this.#remove(owner, first)
+        first.enter(this.#open(owner, first.bytes))
+        hasEntered = true
+      }
     }
+  }
+
+  #remove(owner: string, waiting: Waiting): void {
+    const ofOwner = this.#waiting.get(owner)
+    ofOwner?.delete(waiting)
+    if (ofOwner?.size === 0) this.#waiting.delete(owner)
   }
 }
 

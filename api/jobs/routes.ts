@@ -76,7 +76,8 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
       return streamEvents(reply, { background, job, from: after === undefined ? 0 : after + 1 })
     })
 
-    app.get('/jobs/:job_id/result', { schema: RESULT, config: SCOPE }, async (request, reply) =>
+    const result = { schema: RESULT, config: { ...SCOPE, readsContents: true } } as const
+    app.get('/jobs/:job_id/result', result, async (request, reply) =>
       sendResult(reply, background, await find(request)),
     )
 
@@ -125,6 +126,8 @@ export async function streamEvents(
   },
 ): Promise<FastifyReply> {
   const { background, job, from } = options
+  // The events are read as they are sent.
+  reply.request.context.contentsRoom?.end()
   const stream = openEventStream(reply)
   try {
     for await (const { events } of background.eventsOf(job, from, stream.signal)) {

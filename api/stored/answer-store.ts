@@ -7,7 +7,13 @@ import type { AnswerRow, JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
-import { type ContentKey, idsWithin, openWithin, tooLargeToContinue } from './bounded-contents.ts'
+import {
+  type ContentKey,
+  idsWithin,
+  lengthOf,
+  openWithin,
+  tooLargeToContinue,
+} from './bounded-contents.ts'
 import { appendItems, type StoredItem } from './conversation-store.ts'
 import { fitsStorage, hasStorageFor, storageLimitExceeded } from './stored-bytes-store.ts'
 
@@ -27,6 +33,12 @@ interface NewAnswer extends Omit<AnswerRow, 'content' | 'deleteAt' | 'createdAt'
 /** A stored answer with its content. */
 export interface StoredAnswer extends StoredContent {
   readonly row: AnswerRow
+}
+
+/** Contents that a request reads, and their characters. */
+interface Read<Content> {
+  readonly contents: readonly Content[]
+  readonly bytes: number
 }
 
 interface AnswerFilter {
@@ -89,14 +101,21 @@ export class AnswerStore {
     return JSON.parse(plain.toString('utf8'))
   }
 
-  /** The first of these answers whose contents are within the limit of a request, at least one. */
-  async #load(db: Db, keys: readonly ContentKey[]): Promise<StoredAnswer[]> {
+  /** The first of these answers, at least one, whose contents are within the limit of a request. */
+  async #load(
+    db: Db,
+    keys: readonly ContentKey[],
+  ): Promise<{ contents: StoredAnswer[]; bytes: number }> {
     const ids = idsWithin(keys)
     const found = await db.select().from(this.#answers).where(inArray(this.#answers.id, ids))
     const rows = found.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id))
     const cipher = this.#cipher
     const opened = await openWithin(rows, { cipher, contextOf: ({ id }) => contextOf(id) })
-    return opened.map(({ row, text }) => ({ row, ...(JSON.parse(text) as StoredContent) }))
+    const contents = opened.map(({ row, text }) => ({
+      row,
+      ...(JSON.parse(text) as StoredContent),
+    }))
+    return { contents, bytes: lengthOf(opened) }
   }
 
   /**
@@ -158,7 +177,7 @@ export class AnswerStore {
    * A response and all responses that it continues, oldest first; undefined when one is no longer
    * stored. Throws `invalidRequest` when their total size exceeds the limit.
    */
-  async chain(organizationId: string, id: string): Promise<readonly StoredContent[] | undefined> {
+  async chain(organizationId: string, id: string): Promise<Read<StoredContent> | undefined> {
     const { rows: keys } = await this.#db.execute<{
       id: string
       previous_id: string | null
@@ -181,7 +200,7 @@ export class AnswerStore {
     )
     if (keys[0] === undefined || keys[0].previous_id !== null) return undefined
     const chain = await this.#load(this.#db, keys)
-    if (chain.length < keys.length) throw tooLargeToContinue('previous_response_id')
+    if (chain.contents.length < keys.length) throw tooLargeToContinue('previous_response_id')
     return chain
   }
 
@@ -189,8 +208,8 @@ export class AnswerStore {
    * The output items of those responses that are stored. Throws `invalidRequest` when their total
    * size exceeds the limit.
    */
-  async outputs(organizationId: string, ids: readonly string[]): Promise<readonly StoredItem[]> {
-    if (ids.length === 0) return []
+  async outputs(organizationId: string, ids: readonly string[]): Promise<Read<StoredItem>> {
+    if (ids.length === 0) return { contents: [], bytes: 0 }
     const { id, object, content, deleteAt } = this.#answers
     const keys: ContentKey[] = await this.#db
       .select({ id, bytes: sql<number>`octet_length(${content})` })
@@ -203,10 +222,11 @@ export class AnswerStore {
           gt(deleteAt, sql`now()`),
         ),
       )
-    if (keys.length === 0) return []
-    const found = await this.#load(this.#db, keys)
+    if (keys.length === 0) return { contents: [], bytes: 0 }
+    const { contents: found, bytes } = await this.#load(this.#db, keys)
     if (found.length < keys.length) throw tooLargeToContinue('input')
-    return found.flatMap(({ answer }) => (answer.output ?? []) as readonly StoredItem[])
+    const items = found.flatMap(({ answer }) => (answer.output ?? []) as readonly StoredItem[])
+    return { contents: items, bytes }
   }
 
   /** A page of answers; shorter than its limit when they are large. */
@@ -243,7 +263,7 @@ export class AnswerStore {
         )
         .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
         .limit(limit + 1)
-      return this.#load(db, keys.slice(0, limit))
+      return (await this.#load(db, keys.slice(0, limit))).contents
     })
     return { answers: page, hasMore: keys.length > page.length }
   }

@@ -1,12 +1,6 @@
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
-import { unpackContent } from '#shared/stored-content.ts'
-
-/**
- * Bytes of stored contents that one request reads, after decompression: as many as a body may have.
- * Contents are compressed, so rows of a few kilobytes may exceed it.
- */
-const CONTENTS_BYTES_MAX = 8 * 1024 * 1024
+import { CONTENTS_BYTES_MAX, unpackContent } from '#shared/stored-content.ts'
 
 /** A row without its content. */
 export interface ContentKey {
@@ -43,7 +37,12 @@ export async function openWithin<Row extends { readonly content: Buffer }>(
   return opened
 }
 
-/** The refusal of a request whose earlier contents exceed the limit of one request. */
+/** The characters of opened contents. */
+export function lengthOf(opened: readonly { readonly text: string }[]): number {
+  return opened.reduce((sum, { text }) => sum + text.length, 0)
+}
+
+/** The refusal of a request that continues more than one request may read. */
 export function tooLargeToContinue(param: string): ServiceError {
   return failure.invalidRequest(
     `Invalid '${param}': what it continues is too large; at most ${CONTENTS_BYTES_MAX} bytes may be continued.`,

@@ -24,7 +24,7 @@ interface ConversationServices {
   readonly form: ItemForm
 }
 
-const CONFIG = { scope: 'responses' } as const
+const CONFIG = { scope: 'responses', readsContents: true } as const
 const TAGS = ['Conversations']
 const SECURITY = [{ apiKey: [] }]
 const ITEMS_MAX = 20

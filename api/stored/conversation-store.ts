@@ -6,7 +6,7 @@ import type { JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
-import { type ContentKey, idsWithin, openWithin } from './bounded-contents.ts'
+import { type ContentKey, idsWithin, lengthOf, openWithin } from './bounded-contents.ts'
 import { hasStorageFor, ROW_BYTES, storageLimitExceeded } from './stored-bytes-store.ts'
 
 /** One item of a conversation. */
@@ -124,7 +124,7 @@ export class ConversationStore {
   async items(
     conversationId: string,
     { limit, isAscending, after }: ItemPage,
-  ): Promise<{ items: StoredItem[]; hasMore: boolean }> {
+  ): Promise<{ items: StoredItem[]; hasMore: boolean; bytes: number }> {
     const sign = sql.raw(isAscending ? '>' : '<')
     const way = sql.raw(isAscending ? 'asc' : 'desc')
     const { id, content, position } = this.#items
@@ -159,7 +159,7 @@ export class ConversationStore {
       contextOf: (row) => contextOf(conversationId, row.id),
     })
     const items = opened.map(({ text }) => JSON.parse(text) as StoredItem)
-    return { items, hasMore: keys.length > items.length }
+    return { items, hasMore: keys.length > items.length, bytes: lengthOf(opened) }
   }
 
   async findItem(conversationId: string, id: string): Promise<StoredItem | undefined> {

@@ -24,6 +24,8 @@ export interface RequestContext {
   durable?: DurableRequest
   /** Set for a large body. */
   bodyRoom?: BodyRoom
+  /** Set while the request holds stored contents. */
+  contentsRoom?: BodyRoom
   /** Set when this is the stored request of a background job. */
   stored?: StoredRequest
   /** Called with the tokens that each job of the request used. */

@@ -50,7 +50,8 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       min: 1024,
     }),
     largeBodiesBytesMax: env.int('MILLRACE_LARGE_BODIES_BYTES_MAX', {
-      about: 'bytes that bodies over 16 KiB have together in one process; more wait unread',
+      about:
+        'bytes that bodies over 16 KiB and stored contents which are read have together in one process; more wait',
       fallback: 256 * 1024 * 1024,
       min: 1024 * 1024,
     }),

@@ -87,7 +87,7 @@ export function storedWhenStreamed(
   }
 }
 
-const CONFIG = { scope: 'chat' } as const
+const CONFIG = { scope: 'chat', readsContents: true } as const
 const SECURITY = [{ apiKey: [] }]
 const ID = Type.Object({ completion_id: Type.String({ minLength: 1, maxLength: 200 }) })
 const PAGE = {

@@ -74,7 +74,7 @@ const SEARCH_RESULT = {
 /** `POST /engines/{engine_id}/search`: ranks documents by the likelihood of the query. */
 export function registerSearch(app: FastifyInstance, services: InferenceServices): void {
   app.post('/engines/:engine_id/search', {
-    config: { scope: 'search' },
+    config: { scope: 'search', readsContents: readsFile },
     schema: {
       operationId: 'createSearch',
       summary: 'Score documents by how well they suit a query',
@@ -87,6 +87,10 @@ export function registerSearch(app: FastifyInstance, services: InferenceServices
     },
     handler: (request, reply) => search({ request, reply }, services),
   })
+}
+
+function readsFile(body: unknown): boolean {
+  return typeof (body as SearchBody).file === 'string'
 }
 
 async function search(http: Http, services: InferenceServices): Promise<object> {
@@ -138,6 +142,8 @@ async function searchFile(
     signal: clientSignal(http),
   })
   const documents = found.map(({ text }) => text)
+  const characters = documents.reduce((sum, { length }) => sum + length, 0)
+  http.request.context.contentsRoom?.shrinkTo(characters)
   const scores = await score(http, services, { model, query, documents }).catch(
     (error: unknown) => {
       throw inFile(error, found)

@@ -12,7 +12,7 @@ import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { freshHead } from '#api/v1/request-context.ts'
 import { Type } from '#shared/schema-types.ts'
 
-import { threadOf, withIds } from './response-thread.ts'
+import { readsThread, threadOf, withIds } from './response-thread.ts'
 import { presentUsage } from './responses-answer.ts'
 import { INPUT } from './responses-input.ts'
 import { hexId, ResponseOutput } from './responses-output.ts'
@@ -57,7 +57,7 @@ const REQUEST =
 /** `POST /responses/compact`: shortens a conversation for the input of later responses. */
 export function registerCompaction(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses/compact', {
-    config: { scope: 'responses' },
+    config: { scope: 'responses', readsContents: readsThread },
     schema: {
       operationId: 'compactResponse',
       summary: 'Replace a conversation by a summary',

@@ -10,7 +10,7 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { Type } from '#shared/schema-types.ts'
 
-import { threadOf } from './response-thread.ts'
+import { readsThread, threadOf } from './response-thread.ts'
 import { RESPONSES_BODY } from './responses-body.ts'
 import { itemsOf, responsesRequest } from './responses-request.ts'
 import { summaryOpener } from './summaries.ts'
@@ -44,7 +44,7 @@ const COUNT = {
 /** `POST /responses/input_tokens`: counts the tokens of a request without answering it. */
 export function registerInputTokens(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses/input_tokens', {
-    config: { scope: 'responses' },
+    config: { scope: 'responses', readsContents: readsThread },
     schema: {
       operationId: 'countResponseTokens',
       summary: 'Count the tokens of a request for a response',

@@ -8,18 +8,19 @@ import { responseOfItem } from './responses-output.ts'
 type Items = Exclude<InputField, string>
 
 /**
- * The input in which stored items of the organization replace references. Items in `earlier` are
- * there already. Throws for an id that is not stored, and for one that occurs twice: a request of a
- * few bytes would otherwise read as many copies of an answer.
+ * The input with the items that it refers to, those of stored responses of the organization, and
+ * the characters that were read for them. An item that `earlier` has is there already. Throws for
+ * an id that is not stored, and for one that comes twice: a request of a few bytes would read as
+ * many copies of an answer.
  */
 export async function withReferences(
   { stored }: InferenceServices,
   organizationId: string,
   { input, earlier }: { readonly input: InputField; readonly earlier: readonly StoredItem[] },
-): Promise<InputField> {
-  if (typeof input === 'string') return input
+): Promise<{ readonly input: InputField; readonly bytes: number }> {
+  if (typeof input === 'string') return { input, bytes: 0 }
   const ids = input.flatMap((item) => (item.type === 'item_reference' ? [item.id] : []))
-  if (ids.length === 0) return input
+  if (ids.length === 0) return { input, bytes: 0 }
   const seen = new Set<string>()
   for (const [index, item] of input.entries()) {
     if (item.type !== 'item_reference') continue
@@ -28,15 +29,16 @@ export async function withReferences(
   }
   const present = new Set(earlier.map(({ id }) => id))
   const responses = ids.filter((id) => !present.has(id)).flatMap((id) => responseOfItem(id) ?? [])
-  const outputs = (await stored?.answers.outputs(organizationId, [...new Set(responses)])) ?? []
-  const found = new Map(outputs.map((item) => [item.id, item]))
-  return input.flatMap((item, index) => {
+  const read = await stored?.answers.outputs(organizationId, [...new Set(responses)])
+  const found = new Map(read?.contents.map((item) => [item.id, item]))
+  const items = input.flatMap((item, index) => {
     if (item.type !== 'item_reference') return [item]
     if (present.has(item.id)) return []
     const referred = found.get(item.id)
     if (referred === undefined) throw notStored(item.id, index)
     return [referred as unknown as Items[number]]
   })
+  return { input: items, bytes: read?.bytes ?? 0 }
 }
 
 function repeated(id: string, index: number): ServiceError {

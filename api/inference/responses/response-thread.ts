@@ -41,7 +41,14 @@ export function noThread({ input }: Pick<ResponsesBody, 'input'>): ResponseThrea
 
 const EARLIER_ITEMS_MAX = 2048
 
-/** Reads the conversation that a request continues. Throws when it is not stored. */
+/** Whether a body continues or refers to stored contents. */
+export function readsThread(body: unknown): boolean {
+  const { previous_response_id: previousId, conversation, input } = body as ResponsesBody
+  const continues = typeof previousId === 'string' || (conversation ?? null) !== null
+  return continues || (Array.isArray(input) && input.some(({ type }) => type === 'item_reference'))
+}
+
+/** Reads what a request continues. Throws when that is not stored. */
 export async function threadOf(
   { request }: Http,
   services: InferenceServices,
@@ -62,16 +69,17 @@ export async function threadOf(
       { param: 'previous_response_id', code: 'mutually_exclusive_parameters' },
     )
   }
-  const earlier =
+  const { items: earlier, bytes } =
     typeof previousId === 'string'
       ? await earlierOf(stored.answers, caller, previousId)
       : conversationId === null
-        ? []
+        ? { items: [], bytes: 0 }
         : await itemsOfConversation(services, caller, conversationId)
-  const asked = await withReferences(services, caller.organizationId, {
+  const { input: asked, bytes: referred } = await withReferences(services, caller.organizationId, {
     input: body.input,
     earlier,
   })
+  request.context.contentsRoom?.shrinkTo(bytes + referred)
   return {
     earlier: earlier as unknown as ResponseThread['earlier'],
     asked,
@@ -81,32 +89,40 @@ export async function threadOf(
   }
 }
 
-/** The items of the previous response and of all responses before it. */
+/** The items that a request continues, and their characters as they are stored. */
+interface Earlier {
+  readonly items: readonly StoredItem[]
+  readonly bytes: number
+}
+
+/** The items of the response that is continued, and of all that it continues. */
 async function earlierOf(
   answers: AnswerStore,
   { organizationId }: Caller,
   previousId: string,
-): Promise<readonly StoredItem[]> {
+): Promise<Earlier> {
   const chain = await answers.chain(organizationId, previousId)
   if (chain === undefined) throw noPrevious(previousId)
-  const { status } = chain.at(-1)?.answer ?? {}
+  const { contents, bytes } = chain
+  const { status } = contents.at(-1)?.answer ?? {}
   if (status === 'queued' || status === 'in_progress') {
     throw failure.invalidRequest(
       `The response '${previousId}' has not ended; only a finished response can be continued.`,
       { param: 'previous_response_id', code: 'previous_response_not_finished' },
     )
   }
-  return chain.flatMap(({ input, answer }) => [
+  const items = contents.flatMap(({ input, answer }) => [
     ...input,
     ...((answer.output ?? []) as readonly StoredItem[]),
   ])
+  return { items, bytes }
 }
 
 async function itemsOfConversation(
   { stored }: InferenceServices,
   { organizationId }: Caller,
   id: string,
-): Promise<readonly StoredItem[]> {
+): Promise<Earlier> {
   const found = await stored?.conversations.find(organizationId, id)
   if (stored === undefined || found === undefined) {
     throw failure.notFound(`Conversation with id '${id.slice(0, 100)}' not found.`, {
@@ -114,9 +130,9 @@ async function itemsOfConversation(
     })
   }
   const page = { limit: EARLIER_ITEMS_MAX, isAscending: true }
-  const { items, hasMore } = await stored.conversations.items(id, page)
+  const { hasMore, ...earlier } = await stored.conversations.items(id, page)
   if (hasMore) throw tooLargeToContinue('conversation')
-  return items
+  return earlier
 }
 
 async function save(

@@ -13,7 +13,7 @@ import { callerOf, durableHead, freshHead } from '#api/v1/request-context.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
-import { noThread, type ResponseThread, threadOf, withIds } from './response-thread.ts'
+import { noThread, type ResponseThread, readsThread, threadOf, withIds } from './response-thread.ts'
 import { endStatus, presentResponse, type ResponseHead } from './responses-answer.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'
 import { hexId, ResponseOutput } from './responses-output.ts'
@@ -25,7 +25,7 @@ import { summaryOpener } from './summaries.ts'
 /** `POST /responses`: a chat in the newest dialect, stored for later requests if requested. */
 export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses', {
-    config: { scope: 'responses' },
+    config: { scope: 'responses', readsContents: readsThread },
     schema: {
       operationId: 'createResponse',
       summary: 'Answer a conversation as a response',

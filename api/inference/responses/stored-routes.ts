@@ -14,7 +14,7 @@ import { Type } from '#shared/schema-types.ts'
 
 import { RESPONSE } from './responses-schemas.ts'
 
-const CONFIG = { scope: 'responses' } as const
+const CONFIG = { scope: 'responses', readsContents: true } as const
 const TAGS = ['Responses']
 const SECURITY = [{ apiKey: [] }]
 const ID = Type.Object({ response_id: Type.String({ minLength: 1, maxLength: 200 }) })

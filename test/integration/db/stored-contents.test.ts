@@ -63,7 +63,7 @@ describe('stored contents of more bytes than one request may read', () => {
     expect([page.answers.map(({ row }) => row.id), page.hasMore]).toEqual([ids.slice(0, 2), true])
     const rest = { ...PAGE, object: 'response', after: ids[2] ?? '' } as const
     expect((await answers.list(ORGANIZATION, rest)).hasMore).toBe(false)
-    expect((await answers.chain(ORGANIZATION, ids[1] ?? ''))?.length).toBe(2)
+    expect((await answers.chain(ORGANIZATION, ids[1] ?? ''))?.contents.length).toBe(2)
     await expect(answers.chain(ORGANIZATION, ids[4] ?? '')).rejects.toMatchObject({
       status: 400,
       param: 'previous_response_id',
@@ -91,8 +91,9 @@ describe('stored contents of more bytes than one request may read', () => {
       })
     }
     const [first = ''] = ids
-    expect(await answers.outputs(ORGANIZATION, [first])).toMatchObject([{ id: `msg_${first}` }])
-    expect(await answers.outputs('org-two', ids)).toEqual([])
+    const { contents } = await answers.outputs(ORGANIZATION, [first])
+    expect(contents).toMatchObject([{ id: `msg_${first}` }])
+    expect((await answers.outputs('org-two', ids)).contents).toEqual([])
     await expect(answers.outputs(ORGANIZATION, ids)).rejects.toMatchObject({
       status: 400,
       param: 'input',

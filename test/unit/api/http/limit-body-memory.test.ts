@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type ClientRequest, type IncomingMessage, request as open } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-import { type FastifyInstance, fastify } from 'fastify'
+import { type FastifyInstance, type FastifyRequest, fastify } from 'fastify'
 import { afterEach, expect, it } from 'vitest'
 
 import { limitBodyMemory } from '#api/http/limit-body-memory.ts'
@@ -10,8 +10,8 @@ import { normalizeError } from '#api/http/normalize-error.ts'
 import { addRequestContext } from '#api/v1/request-context.ts'
 
 const BODY_BYTES = 1024 * 1024
-// Callers have seven eighths of all, and one of them three quarters of these: three bodies.
-const BYTES_MAX = 5 * BODY_BYTES
+// Callers have five eighths of all, and one of them three quarters of these: three bodies.
+const BYTES_MAX = 7 * BODY_BYTES
 
 let app: FastifyInstance
 const clients: ClientRequest[] = []
@@ -22,12 +22,12 @@ afterEach(async () => {
 })
 
 /** An application whose route answers when the test calls one of `answers`. */
-async function openApp() {
+async function openApp(bytesMax = BYTES_MAX) {
   const entered: string[] = []
   const answers: (() => void)[] = []
   app = fastify({ bodyLimit: BODY_BYTES, forceCloseConnections: true })
   addRequestContext(app)
-  limitBodyMemory(app, BYTES_MAX)
+  limitBodyMemory(app, bytesMax)
   app.addHook('onRequest', async (request) => {
     const organizationId = String(request.headers['x-organization'] ?? '')
     if (organizationId === '') return
@@ -35,10 +35,16 @@ async function openApp() {
     request.context.caller = caller
   })
   app.setErrorHandler((error, _request, reply) => reply.code(503).send(normalizeError(error).code))
-  app.post('/', async (request) => {
+  const handler = async (request: FastifyRequest) => {
     entered.push(String(request.headers['x-organization'] ?? 'public'))
     await new Promise<void>((answer) => answers.push(answer))
     return {}
+  }
+  app.post('/', handler)
+  app.get('/contents', { config: { readsContents: true } }, handler)
+  app.get('/small-contents', { config: { readsContents: true } }, (request) => {
+    request.context.contentsRoom?.shrinkTo(1000)
+    return handler(request)
   })
   await app.listen()
   const { port } = app.server.address() as AddressInfo
@@ -63,10 +69,19 @@ async function openApp() {
     answer.catch(() => {})
     return { client, answer }
   }
+  /** Asks for contents. */
+  const read = (organization: string, path = '/contents') => {
+    const headers = { 'x-organization': organization }
+    const client = open({ port, path, headers, agent: false })
+    client.on('error', () => {})
+    clients.push(client)
+    client.end()
+    return client
+  }
   const countOf = (name: string) => entered.filter((one) => one === name).length
   const waitFor = (name: string, count: number) =>
     expect.poll(() => countOf(name), { timeout: 10_000 }).toBe(count)
-  return { begin, countOf, waitFor, answers }
+  return { begin, read, countOf, waitFor, answers }
 }
 
 it('leaves bodies unread while those of their organization have their share', async () => {
@@ -105,4 +120,25 @@ it('refuses a body when too many of its organization wait', async () => {
   expect(await Promise.race(sent.map(({ answer }) => answer))).toBe(503)
   begin('two')
   await waitFor('two', 1)
+})
+
+it('lets few requests read stored contents at a time, of organizations in turn', async () => {
+  const { read, countOf, waitFor, answers } = await openApp(4 * 5 * 8 * BODY_BYTES)
+  const sent = Array.from({ length: 20 }, () => read('one'))
+  await waitFor('one', 3)
+  read('two')
+  await waitFor('two', 1)
+  read('two')
+  expect(countOf('one')).toBe(3)
+  for (const answer of answers.splice(0)) answer()
+  await waitFor('two', 2)
+  for (const client of sent) client.destroy()
+  read('three')
+  await waitFor('three', 1)
+})
+
+it('holds what was read of contents to the end of the answer', async () => {
+  const { read, waitFor } = await openApp(4 * 2 * 8 * BODY_BYTES)
+  for (let sent = 0; sent < 40; sent += 1) read('one', '/small-contents')
+  await waitFor('one', 40)
 })
