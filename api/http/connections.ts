@@ -137,12 +137,25 @@ export function refuseEncodedBodies(app: FastifyInstance): void {
   })
 }
 
-/** RFC 9112, section 3.2: refuses an invalid host, because URLs in answers contain it. */
+/**
+ * RFC 9112, section 3.2: refuses an invalid host, because URLs in answers contain it, and a second
+ * one, because a proxy may have read the other.
+ */
 export function refuseInvalidHosts(app: FastifyInstance): void {
-  app.addHook('onRequest', async ({ host }) => {
-    if (host === '' || (HOST.test(host) && URL.canParse(`http://${host}`))) return
+  app.addHook('onRequest', async ({ host, raw }) => {
+    const isValid = host === '' || (HOST.test(host) && URL.canParse(`http://${host}`))
+    if (isValid && countOf(raw.rawHeaders, 'host') < 2) return
     throw failure.invalidRequest('Invalid Host header.')
   })
+}
+
+/** `rawHeaders` lists names and values in turn. */
+function countOf(rawHeaders: readonly string[], name: string): number {
+  let count = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.toLowerCase() === name) count += 1
+  }
+  return count
 }
 
 /**
