@@ -24,26 +24,26 @@ import {
   makeConstant,
   makeNode,
 } from '#workers/graph/model.ts'
-import { readModelFile } from '#workers/graph/read-model.ts'
-import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
-// Models of decoder-families.test.ts with the differences that files of other exporters have.
+import {
+  changedFolders,
+  type Golden,
+  golden,
+  removeFolders,
+  renamed,
+  withNodes,
+} from './changed-folders.ts'
 
-interface Golden {
-  readonly ids: readonly number[]
-  readonly greedy: readonly number[]
-}
+// Models of decoder-families.test.ts with the differences that files of other exporters have.
 
 const FLOAT32 = 1
 const FLOAT16 = 10
 
 const runtime = openRuntime()
 afterAll(() => runtime.close())
-const folders: string[] = []
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true })
-})
+const { folders, changed, check } = changedFolders(runtime)
+afterEach(() => removeFolders(folders))
 
 describe('a file of onnxruntime-genai', () => {
   it('whose caches state no head size is read with that of genai_config.json', async () => {
@@ -124,30 +124,6 @@ describe('a file of transformers', () => {
   })
 })
 
-describe('a file without caches', () => {
-  it.each(['logits', 'linear_14'])('is refused by that reason with the output %s', async (name) => {
-    const folder = await changed('llama', 'model', (model) => {
-      const { graph } = renamed(model, (other) => (other === 'logits' ? name : other))
-      // The growing caches become constants of no positions.
-      const caches = graph.inputs.filter(({ dims }) => dims?.length === 4)
-      const empty = caches.map((cache) => {
-        return makeConstant(cache.name, 'float32', [1, 2, 0, 16], new Float32Array())
-      })
-      const inputs = graph.inputs.filter((input) => !caches.includes(input))
-      const outputs = graph.outputs.filter((output) => output.name === name)
-      return {
-        ...model,
-        graph: { ...graph, inputs, outputs, constants: [...graph.constants, ...empty] },
-      }
-    })
-    const options = { runtime, folder, onnxFile: 'changed', slots: 1 }
-    await expect(openTextEngine(options)).rejects.toMatchObject({
-      name: 'ModelLoadError',
-      message: expect.stringContaining('exported without a cache'),
-    })
-  })
-})
-
 it('an encoder-decoder without its encoder is refused with the task that exports both', async () => {
   const folder = await changed('llama', 'model', (model) => model)
   writeFileSync(join(folder, 'config.json'), JSON.stringify({ is_encoder_decoder: true }))
@@ -208,62 +184,6 @@ async function withOpenHeads(headSize: number): Promise<string> {
   const genai = { context_length: 256, decoder: { head_size: headSize } }
   writeFileSync(join(folder, 'genai_config.json'), JSON.stringify({ model: genai }))
   return folder
-}
-
-/** A folder with the configuration of a fixture and its graph after a change. */
-async function changed(
-  name: string,
-  onnxFile: string,
-  change: (model: Model) => Model,
-): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), 'millrace-exporter-'))
-  folders.push(folder)
-  // Weights of a graph that was read stay in its file.
-  const weights = join(folder, `${onnxFile}.onnx`)
-  copyFileSync(join(MODELS, name, 'onnx', `${onnxFile}.onnx`), weights)
-  copyFileSync(join(MODELS, name, 'config.json'), join(folder, 'config.json'))
-  writeFileSync(join(folder, 'changed.onnx'), writeModel(change(await readModelFile(weights))))
-  return folder
-}
-
-/** The golden tokens alone, beside shorter texts, and after a prefix that the cache holds. */
-async function check(folder: string, { ids, greedy }: Golden, cachePath: string): Promise<void> {
-  const onnxFile = folder.includes('millrace-exporter-') ? 'changed' : 'model'
-  const engine = await openTextEngine({ runtime, folder, onnxFile, slots: 3, intraOpThreads: 1 })
-  try {
-    expect(engine.cachePath).toBe(cachePath)
-    const ask = async (length: number, cacheScope: string): Promise<readonly number[]> => {
-      const request = { promptTokenIds: ids.slice(0, length), maxNewTokens: greedy.length }
-      return (await generate(engine, { ...request, cacheScope })).tokenIds
-    }
-    const lengths = [ids.length - 2, ids.length, 3]
-    const alone: (readonly number[])[] = []
-    for (const length of lengths) alone.push(await ask(length, `alone ${length}`))
-    expect(alone[1]).toEqual(greedy)
-    const together = (scope: (length: number) => string) =>
-      Promise.all(lengths.map((length) => ask(length, scope(length))))
-    expect(await together((length) => `beside ${length}`)).toEqual(alone)
-    // Prompts of one scope with the same beginning reuse the cache of the first.
-    expect(await together(() => 'shared')).toEqual(alone)
-  } finally {
-    await engine.close()
-  }
-}
-
-function withNodes(model: Model, change: (node: GraphNode) => readonly GraphNode[]): Model {
-  return { ...model, graph: { ...model.graph, nodes: model.graph.nodes.flatMap(change) } }
-}
-
-function renamed(model: Model, rename: (name: string) => string): Model {
-  const ofValue = (value: GraphValue): GraphValue => ({ ...value, name: rename(value.name) })
-  const { graph } = withNodes(model, (node) => [
-    { ...node, inputs: node.inputs.map(rename), outputs: node.outputs.map(rename) },
-  ])
-  const { inputs, outputs } = graph
-  return {
-    ...model,
-    graph: { ...graph, inputs: inputs.map(ofValue), outputs: outputs.map(ofValue) },
-  }
 }
 
 /** The product with the values, and one more after it, in single precision. */
@@ -334,10 +254,6 @@ function withMeasuredScale(model: Model): Model {
   })
   const last = makeConstant('last', 'int64', [], BigInt64Array.of(3n))
   return { ...model, graph: { ...graph, constants: [...graph.constants, last] } }
-}
-
-function golden(name: string): Golden {
-  return JSON.parse(readFileSync(join(MODELS, name, 'golden.json'), 'utf8')) as Golden
 }
 
 /** What ONNX Runtime answers on a file of llama in another number format. */

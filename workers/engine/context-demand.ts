@@ -13,7 +13,7 @@ const SCORE_BYTES = 4 // of one head, query and position
 export const CONTEXT_TOKENS_UNKNOWN = 2048
 
 /** Settings of an engine that limit its context. */
-interface ContextLimits {
+export interface ContextLimits {
   readonly slots: number
   readonly maxContextTokens?: number
   readonly memoryBytes?: number
@@ -30,17 +30,21 @@ export async function readDemand(
     readonly file: string
     readonly model: Model
     readonly operators: OperatorMarks
+    /** Whether the caches were added to a graph that computes whole texts. */
+    readonly areCachesAdded?: boolean
   },
 ): Promise<ContextDemand> {
   const { slots, maxContextTokens, memoryBytes = Infinity, prefillChunk } = limits
-  const { config, file, model, operators } = decoder
+  const { config, file, model, operators, areCachesAdded = false } = decoder
   const hasCacheBranch = model.graph.inputs.some(({ name }) => name === 'use_cache_branch')
   const hasCache = hasCacheInputs(model)
   // States alone bound no length, and their models rarely say what they were trained with.
   const lengthUnknown = (hasCache ? undefined : maxContextTokens) ?? CONTEXT_TOKENS_UNKNOWN
   const modelLength = Math.min(
     config.contextLength ?? lengthUnknown,
-    operators.hasGroupQueryAttention ? positionsOfTables(model) : positionsOfGrowing(config, model),
+    operators.hasGroupQueryAttention
+      ? positionsOfTables(model)
+      : positionsOfGrowing(config, model, !areCachesAdded),
   )
   return {
     modelLength,
@@ -56,10 +60,11 @@ export async function readDemand(
 }
 
 /** Positions of a graph that may be rewritten. */
-function positionsOfGrowing(config: DecoderConfig, { graph }: Model): number {
+function positionsOfGrowing(config: DecoderConfig, { graph }: Model, hasPast: boolean): number {
   const { numHeads = 1, shortTextMax = Infinity, slidingWindow = Infinity } = config
   const headDim = graph.inputs.find(({ name }) => isCacheInput(name))?.dims?.[3]
-  const isFound = slidingWindow < findableWindow({ numHeads, headDim: Number(headDim ?? 1) })
+  const isFound =
+    slidingWindow < findableWindow({ numHeads, headDim: Number(headDim ?? 1), hasPast })
   // Such graphs hold the rotary factors of short texts alone. A window that is not found would be
   // lost in rewriting, but no text within it needs it.
   return Math.min(shortTextMax, isFound ? Infinity : slidingWindow)

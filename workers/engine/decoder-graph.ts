@@ -91,7 +91,7 @@ export function readDecoderGraph(
   if (cache.length + states.length === 0) {
     throw new ModelLoadError(
       file,
-      'the decoder was exported without a cache (past_key_values.*) and without states; it must be exported with one, as by `optimum-cli export onnx --task text-generation-with-past`',
+      'the decoder was exported without a cache (past_key_values.*) and without states, and its attention is not one that gets a cache here; it must be exported with one, as by `optimum-cli export onnx --task text-generation-with-past`',
     )
   }
   refuseUnknownInputs(file, inputs, [...cache, ...states], logitsToKeep)

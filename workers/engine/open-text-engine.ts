@@ -3,7 +3,6 @@ import { dirname } from 'node:path'
 
 import { addAdapters } from '#workers/adapters/adapter-graph.ts'
 import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
-import type { Model } from '#workers/graph/model.ts'
 import { findOperators } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { resolveWeights } from '#workers/graph/resolve-weights.ts'
@@ -20,7 +19,7 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
-import { CONTEXT_TOKENS_UNKNOWN, growingDemand, readDemand } from './context-demand.ts'
+import { CONTEXT_TOKENS_UNKNOWN, type ContextLimits, growingDemand } from './context-demand.ts'
 import { type ContextDemand, chooseContext, chooseSlotsMax } from './context-length.ts'
 import { type DecoderGraph, findMaskedStates, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
@@ -40,8 +39,8 @@ import {
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
 import { hasCacheInputs, withHeadDim, withWholeCaches } from './past-inputs.ts'
+import { preferInPlace } from './prefer-in-place.ts'
 import { narrowCaches } from './rewrite/cache-casts.ts'
-import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import { findRunLengths, type RunLengths, tryRuns } from './run-lengths.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
@@ -87,7 +86,7 @@ const SOURCE_TOKENS_MAX = 8192 // an encoder compares all tokens of a source in 
 
 /** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
 export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
-  const { runtime, folder, executionProvider, intraOpThreads } = options
+  const { runtime, folder, executionProvider = 'cpu', intraOpThreads } = options
   const config = await readDecoderConfig(folder)
   const files = await findPair(options, config)
   if (files !== undefined) return openPair(options, files, config)
@@ -95,28 +94,22 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const { realFile, read, original, isFixed } = await readDecoderFile(file, options, config)
   const operators = findOperators(original)
   if (executionProvider !== 'cuda') refuseExperts(original, file)
-  const limits = {
-    ...options,
-    prefillChunk: options.prefillChunk ?? PREFILL_CHUNK,
-    isOnDevice: cacheMemoryOf(options) === 'device',
-  }
-  const inPlace = await readDemand(limits, { config, file: realFile, model: original, operators })
-  const model =
-    isFixed || operators.hasGroupQueryAttention
-      ? original
-      : await preferInPlace(options, original, {
-          file: realFile,
-          contextLength: chooseContext(inPlace).contextLength,
-          numHeads: config.numHeads,
-        })
-  const isExported = model === original && !operators.hasGroupQueryAttention
+  const context = { runtime, file: realFile, folder: dirname(realFile), executionProvider }
+  const { rewritten, demand: inPlace } = await preferInPlace(context, limitsOf(options), {
+    config,
+    original,
+    operators,
+    isFixed,
+  })
+  const model = rewritten ?? original
+  const isExported = rewritten === undefined && !operators.hasGroupQueryAttention
   const isGrowing = isExported && hasCacheInputs(original)
   const demand = isGrowing ? growingDemand(inPlace) : inPlace
   const { contextLength } = chooseContext(demand)
   const source =
     model === read ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const sessionOptions = {
-    ...(executionProvider && { executionProvider }),
+    executionProvider,
     ...(intraOpThreads !== undefined && { intraOpThreads }),
   }
   const session = await runtime.load(source, sessionOptions)
@@ -235,20 +228,9 @@ async function openEmbedder(
   return closeOnFailure(session, () => new TokenEmbedder(runtime, session, embedding))
 }
 
-/** The model with a cache that is written in place, where it can be rewritten so. */
-async function preferInPlace(
-  { runtime, executionProvider = 'cpu' }: TextEngineOptions,
-  model: Model,
-  decoder: {
-    readonly file: string
-    readonly contextLength: number
-    readonly numHeads: number | undefined
-  },
-): Promise<Model> {
-  const { file, contextLength, numHeads } = decoder
-  if (numHeads === undefined) return model
-  const context = { runtime, file, folder: dirname(file), executionProvider }
-  return (await rewriteDecoder(context, model, { numHeads, contextLength })) ?? model
+function limitsOf(options: TextEngineOptions): ContextLimits {
+  const isOnDevice = cacheMemoryOf(options) === 'device'
+  return { ...options, prefillChunk: options.prefillChunk ?? PREFILL_CHUNK, isOnDevice }
 }
 
 /** The parts that exist once the model is loaded. */

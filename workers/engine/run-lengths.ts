@@ -1,6 +1,7 @@
 import { ModelRunError } from '#workers/runtime/errors.ts'
 
 import type { ModelRunner, StepLogits } from './model-runner.ts'
+import { areClose } from './rewrite/compare-text.ts'
 import { Sequence, SlotTable } from './slots.ts'
 
 /**
@@ -29,7 +30,7 @@ export async function findRunLengths(
   const isEqual = async (lengths: readonly number[]): Promise<boolean> => {
     try {
       const logits = await computeText(runner, lengths, vocabSize)
-      return !isExact || areClose(single, logits)
+      return !isExact || areClose(single, logits, TOLERANCE)
     } catch (error) {
       if (error instanceof ModelRunError) return false
       throw error
@@ -80,14 +81,4 @@ function makeSequence(vocabSize: number): Sequence {
     () => undefined,
     () => undefined,
   )
-}
-
-function areClose(a: Float32Array, b: Float32Array): boolean {
-  let [least, most, apart] = [Infinity, -Infinity, 0]
-  for (const [index, value] of a.entries()) {
-    least = Math.min(least, value)
-    most = Math.max(most, value)
-    apart = Math.max(apart, Math.abs(value - (b[index] ?? Number.NaN)))
-  }
-  return apart <= TOLERANCE * (most - least)
 }

@@ -4,13 +4,8 @@ import type { GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
 import { isCacheInput, isStateInput } from './past-inputs.ts'
+import { cachePlacesOf } from './rewrite/caching-operators.ts'
 
-/** Operators with a cache as inputs and outputs: keys, then values. */
-const ATTENTION = new Map([
-  ['GroupQueryAttention', { pasts: [3, 4], presents: [1, 2] }],
-  ['MultiHeadAttention', { pasts: [6, 7], presents: [1, 2] }],
-  ['Attention', { pasts: [4, 5], presents: [1, 2] }],
-])
 const VALUE = /value|(^|[^a-z])v([^a-z]|$)/i
 /** Outputs of three axes of encoders. */
 const NO_LOGITS = /hidden|embed/i
@@ -77,14 +72,16 @@ function findCache(view: GraphView, { name, dims, onnxType = 0 }: GraphValue): C
 
 /** The tensor in which a node appends to a cache. */
 function presentOfNode(
-  { operator, inputs, outputs, attributes: { axis } }: GraphNode,
+  node: GraphNode,
   past: string,
 ): { readonly tensor: string | undefined; readonly isValue?: boolean } | undefined {
+  const { operator, inputs, outputs, attributes } = node
+  const { axis } = attributes
   if (operator === 'Concat') {
     const isAlongLength = axis?.kind === 'int' && (axis.value === 2n || axis.value === -2n)
     return isAlongLength && inputs[0] === past ? { tensor: outputs[0] } : undefined
   }
-  const places = ATTENTION.get(operator)
+  const places = cachePlacesOf(node)
   if (places === undefined) return undefined
   const at = places.pasts.findIndex((place) => inputs[place] === past)
   return at < 0 ? undefined : { tensor: outputs[places.presents[at] ?? 0], isValue: at === 1 }

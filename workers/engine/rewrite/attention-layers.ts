@@ -3,6 +3,7 @@ import { commutative, match, type Pattern } from '#workers/graph/match.ts'
 import type { GraphNode } from '#workers/graph/model.ts'
 
 import { isCacheInput, presentOf } from '../past-inputs.ts'
+import { findCachingAttention } from './caching-operators.ts'
 
 /** An attention over a cache that grows, found in a graph: names of its tensors. */
 export interface AttentionLayer {
@@ -45,6 +46,19 @@ export function findAttentionLayers(view: GraphView): AttentionLayer[] | undefin
 
 function findLayer(view: GraphView, pastKey: string): AttentionLayer | undefined {
   const pastValue = pastKey.replace(/key$/, 'value')
+  const past = { key: pastKey, value: pastValue }
+  const present = { key: presentOf(pastKey), value: presentOf(pastValue) }
+  const caching = findCachingAttention(view, past, present)
+  if (caching !== undefined) {
+    const found = {
+      pastKey,
+      pastValue,
+      presentKey: present.key,
+      presentValue: present.value,
+      ...caching,
+    }
+    return { ...found, rotary: findRotary(view, found) }
+  }
   const keys = findAppend(view, pastKey)
   const values = findAppend(view, pastValue)
   if (keys === undefined || values === undefined) return undefined

@@ -16,7 +16,6 @@ import {
   type Probe,
   type ProbeContext,
   type ProbeResult,
-  type ProbeTensor,
 } from './graph-probe.ts'
 import {
   type AttentionSettings,
@@ -24,20 +23,14 @@ import {
   lengthNodes,
   shapeConstants,
 } from './group-query.ts'
-
-/** Sizes of a layer's tensors. */
-export interface HeadShape {
-  readonly numHeads: number
-  readonly numCacheHeads: number
-  readonly headDim: number
-  readonly type: 'float32' | 'float16'
-  /** Inputs of the caches of all layers, by whose length some graphs count positions. */
-  readonly pasts: readonly string[]
-  /** Three where each position is a time, a row and a column. */
-  readonly positionAxes: 1 | 3
-  /** The embeddings that enter in place of token ids. */
-  readonly embedding?: { readonly size: number; readonly type: ElementType }
-}
+import {
+  boundaryOf,
+  feedsOf,
+  type HeadShape,
+  type LayerNames,
+  type ProbeCase,
+  randomValues,
+} from './probe-feeds.ts'
 
 /** Tables by which GroupQueryAttention rotates, one row for each position. */
 export interface RotationTables {
@@ -49,13 +42,15 @@ export interface RotationTables {
 /** An attention is the same when no element of its output differs by more, of values around 1. */
 const TOLERANCES = { float32: 1e-4, float16: 2e-2 } as const
 /** Positions before and beside the last: prompts, chunks, decode steps. */
-const CASES = [
+const CASES: readonly ProbeCase[] = [
   { past: 0, length: 7 },
   { past: 5, length: 3 },
   { past: 11, length: 1 },
-] as const
+]
 /** Memory of the keys of the longest case. */
 const PAST_ELEMENTS_MAX = 8 << 20
+/** Memory of the scores of the longest case where all its tokens are computed. */
+const SCORE_ELEMENTS_MAX = 32 << 20
 /** A window that hides fewer of the positions is taken for none. */
 const SEEN_SHARE = 0.99
 const SOFTCAP_MAX = 1e4
@@ -77,11 +72,11 @@ export async function fitAttention(
   const probe = await openProbe(context, model, { wanted: [output], boundary })
   if (probe === undefined) return undefined
   try {
-    const longest = measuredPast({ numHeads, headDim })
-    const far = { past: Math.max(Math.min(contextLength - 2, longest), 1), length: 2 }
+    const { numCacheHeads, hasPast } = shape
+    const longest = measuredPast({ numHeads, headDim, hasPast })
+    const far = after(shape, Math.max(Math.min(contextLength - 2, longest), 1), 2)
     const { scale, softcap } = await measureScores(probe, layer, layer, shape)
-    const seen = await measureWindow(probe, layer, shape, far.past)
-    const { numCacheHeads } = shape
+    const seen = await measureWindow(probe, layer, shape, far.past + far.length - 2)
     const { type: outputType = type } = probe.outputs[0] ?? {}
     const settings: AttentionSettings = {
       numHeads,
@@ -92,7 +87,7 @@ export async function fitAttention(
       softcap,
       ...(outputType !== type && { outputType }),
     }
-    const cases = [...CASES, far]
+    const cases = [...casesOf(shape), far]
     const names = { query, key, value }
     const isSame = await agrees(context, { probe, layer, names, shape, settings, cases })
     return isSame ? settings : undefined
@@ -101,7 +96,16 @@ export async function fitAttention(
   }
 }
 
-type Heads = Pick<HeadShape, 'numHeads' | 'headDim'>
+/** A run of `length` tokens after `past` others, which are in the run where nothing caches them. */
+function after({ hasPast }: Pick<HeadShape, 'hasPast'>, past: number, length: number): ProbeCase {
+  return hasPast ? { past, length } : { past: 0, length: past + length }
+}
+
+function casesOf(shape: HeadShape): readonly ProbeCase[] {
+  return CASES.map(({ past, length }) => after(shape, past, length))
+}
+
+type Heads = Pick<HeadShape, 'numHeads' | 'headDim' | 'hasPast'>
 
 /** The longest window that `fitAttention` finds; with a longer one a layer looks as if without. */
 export function findableWindow(heads: Heads): number {
@@ -109,8 +113,10 @@ export function findableWindow(heads: Heads): number {
 }
 
 /** Positions before the farthest measured token. */
-function measuredPast({ numHeads, headDim }: Heads): number {
-  return Math.floor(PAST_ELEMENTS_MAX / (numHeads * headDim))
+function measuredPast({ numHeads, headDim, hasPast }: Heads): number {
+  return hasPast
+    ? Math.floor(PAST_ELEMENTS_MAX / (numHeads * headDim))
+    : Math.floor(Math.sqrt(SCORE_ELEMENTS_MAX / numHeads))
 }
 
 /**
@@ -140,80 +146,22 @@ export async function fitRotation(
     const stretch = defined(tables.cos[at]) ** 2 + defined(tables.sin[at]) ** 2
     const { scale, softcap } = await measureScores(probe, layer, names, shape)
     const settings = { ...fitted.settings, scale: nearUsual(scale / stretch, shape), softcap }
-    const isSame = await agrees(context, { ...fitted, settings, probe, names, cases: CASES })
+    const isSame = await agrees(context, {
+      ...fitted,
+      settings,
+      probe,
+      names,
+      cases: casesOf(shape),
+    })
     return isSame ? settings : undefined
   } finally {
     await probe.close()
   }
 }
 
-interface LayerNames {
-  readonly query: string
-  readonly key: string
-  readonly value: string
-}
-
-function boundaryOf(
-  { pastKey, pastValue }: AttentionLayer,
-  { query, key, value }: LayerNames,
-  type: ElementType,
-): Record<string, ElementType> {
-  return { [query]: type, [key]: type, [value]: type, [pastKey]: type, [pastValue]: type }
-}
-
-interface Values {
-  readonly query: ProbeTensor['values']
-  readonly key: ProbeTensor['values']
-  readonly value: ProbeTensor['values']
-  readonly pastKey: ProbeTensor['values']
-  readonly pastValue: ProbeTensor['values']
-}
-
-function feedsOf(
-  layer: AttentionLayer,
-  names: LayerNames,
-  shape: HeadShape,
-  { past, length, values }: { readonly past: number; readonly length: number; values: Values },
-): Record<string, ProbeTensor> {
-  const { type, numHeads, numCacheHeads, headDim } = shape
-  const cached = (size: number): number[] => [1, numCacheHeads, size, headDim]
-  return {
-    ...emptyFeeds(shape, past, length),
-    [names.query]: { type, dims: [1, numHeads, length, headDim], values: values.query },
-    [names.key]: { type, dims: cached(length), values: values.key },
-    [names.value]: { type, dims: cached(length), values: values.value },
-    [layer.pastKey]: { type, dims: cached(past), values: values.pastKey },
-    [layer.pastValue]: { type, dims: cached(past), values: values.pastValue },
-  }
-}
-
-/** The inputs of a run of `length` tokens after `past` others, whose caches are zeros. */
-export function emptyFeeds(
-  shape: HeadShape,
-  past: number,
-  length: number,
-): Record<string, ProbeTensor> {
-  const { pasts, type, numCacheHeads, headDim, positionAxes, embedding } = shape
-  const positions = Array.from({ length: positionAxes * length }, (_, at) => past + (at % length))
-  const cache = { type, dims: [1, numCacheHeads, past, headDim], values: 0 }
-  return {
-    input_ids: { type: 'int64', dims: [1, length], values: 0 },
-    ...(embedding && {
-      inputs_embeds: { type: embedding.type, dims: [1, length, embedding.size], values: 0 },
-    }),
-    attention_mask: { type: 'int64', dims: [1, past + length], values: 1 },
-    position_ids: {
-      type: 'int64',
-      dims: positionAxes === 1 ? [1, length] : [positionAxes, 1, length],
-      values: positions,
-    },
-    ...Object.fromEntries(pasts.map((name) => [name, cache])),
-  }
-}
-
 /**
- * With one cached key of zeros beside a key and a query of equal elements, the weight of the cached
- * value is 1 ÷ (1 + e^score).
+ * With a key of zeros before a key and a query of equal elements, the weight of the value of the
+ * first is 1 ÷ (1 + e^score).
  */
 async function measureScore(
   probe: Probe,
@@ -221,9 +169,25 @@ async function measureScore(
   names: LayerNames,
   { shape, element }: { readonly shape: HeadShape; readonly element: number },
 ): Promise<number> {
-  const values = { query: element, key: element, value: 0, pastKey: 0, pastValue: 1 }
-  const [result] = await probe.run(feedsOf(layer, names, shape, { past: 1, length: 1, values }))
-  return Math.log(1 / defined(result?.values[0]) - 1)
+  const { numCacheHeads, headDim } = shape
+  const run = after(shape, 1, 1)
+  const values = shape.hasPast
+    ? { query: element, key: element, value: 0, pastKey: 0, pastValue: 1 }
+    : {
+        query: element,
+        key: eachHead(numCacheHeads, [0, element], headDim),
+        value: eachHead(numCacheHeads, [1, 0], headDim),
+        pastKey: 0,
+        pastValue: 0,
+      }
+  const [result] = await probe.run(feedsOf(layer, names, shape, { ...run, values }))
+  return Math.log(1 / defined(result?.values[(run.length - 1) * headDim]) - 1)
+}
+
+/** Heads with one number in all elements of a position. */
+function eachHead(numHeads: number, numbers: readonly number[], headDim: number): Float32Array {
+  const row = numbers.flatMap((number) => new Array<number>(headDim).fill(number))
+  return Float32Array.from(Array.from({ length: numHeads }, () => row).flat())
 }
 
 /** The factor of attention scores, and their bound. */
@@ -275,9 +239,13 @@ async function measureWindow(
   shape: HeadShape,
   past: number,
 ): Promise<number | undefined> {
-  const values = { query: 0, key: 0, value: 1, pastKey: 0, pastValue: 0 }
-  const [result] = await probe.run(feedsOf(layer, layer, shape, { past, length: 1, values }))
-  const seen = Math.round(1 / defined(result?.values[0]))
+  const { numCacheHeads, headDim } = shape
+  const run = after(shape, past, 1)
+  const last = Array.from({ length: run.length }, (_, at) => Number(at === run.length - 1))
+  const value = eachHead(numCacheHeads, last, headDim)
+  const values = { query: 0, key: 0, value, pastKey: 0, pastValue: 0 }
+  const [result] = await probe.run(feedsOf(layer, layer, shape, { ...run, values }))
+  const seen = Math.round(1 / defined(result?.values[(run.length - 1) * headDim]))
   // Half precision does not count thousands of positions exactly; the comparison decides.
   return seen < past * SEEN_SHARE ? seen : undefined
 }
@@ -291,7 +259,7 @@ async function agrees(
     readonly shape: HeadShape
     readonly settings: AttentionSettings
     readonly tables?: RotationTables
-    readonly cases: readonly { readonly past: number; readonly length: number }[]
+    readonly cases: readonly ProbeCase[]
   },
 ): Promise<boolean> {
   const { probe, layer, names, shape, settings, tables, cases } = compared
@@ -372,25 +340,4 @@ export function tableConstants(
     return makeConstant(name, type, [values.length / width, width], data)
   }
   return [make(names.cos, cos), make(names.sin, sin)]
-}
-
-function randomValues(shape: HeadShape, past: number, length: number): Values {
-  const { numHeads, numCacheHeads, headDim } = shape
-  let state = 12_345
-  const draw = (count: number): Float32Array => {
-    const values = new Float32Array(count)
-    for (let index = 0; index < count; index += 1) {
-      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-      values[index] = state / 2 ** 31 - 1
-    }
-    return values
-  }
-  const cached = (size: number): Float32Array => draw(numCacheHeads * size * headDim)
-  return {
-    query: draw(numHeads * length * headDim),
-    key: cached(length),
-    value: cached(length),
-    pastKey: cached(past),
-    pastValue: cached(past),
-  }
 }

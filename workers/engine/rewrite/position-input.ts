@@ -1,16 +1,28 @@
 import { defined } from '#shared/json.ts'
 import { ancestryOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
-import { type Graph, int64Constant, type Model, makeNode, makeValue } from '#workers/graph/model.ts'
+import {
+  type Graph,
+  type GraphNode,
+  int64Constant,
+  type Model,
+  makeNode,
+  makeValue,
+} from '#workers/graph/model.ts'
 
 import { isCacheInput } from '../past-inputs.ts'
-import { emptyFeeds, type HeadShape } from './attention-probe.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
+import { emptyFeeds, type HeadShape } from './probe-feeds.ts'
 
 /** Runs that distinguish positions from other numbers. */
 const CASES = [
   { past: 0, length: 4 },
   { past: 6, length: 3 },
+] as const
+/** The same of graphs that compute whole texts alone. */
+const WHOLE_CASES = [
+  { past: 0, length: 4 },
+  { past: 0, length: 3 },
 ] as const
 
 const CANDIDATES_MAX = 200
@@ -26,14 +38,14 @@ export async function takePositions(
   shape: HeadShape,
 ): Promise<Graph> {
   const view = new GraphView(graph)
-  const candidates = countedTensors(view)
-  const found: { name: string; first: number }[] = []
+  const candidates = countedTensors(view, shape)
+  const found: Positions[] = []
   for (const name of candidates.slice(0, CANDIDATES_MAX)) {
     // What follows from positions that were found is computed from them.
     const { nodes } = ancestryOf(view, [name], new Set(found.map((other) => other.name)))
-    if (!nodes.some(({ inputs }) => inputs.some(isCounted))) continue
-    const first = await firstPosition(context, model, name, shape)
-    if (first !== undefined) found.push({ name, first })
+    if (!nodes.some((node) => isCounting(node, shape))) continue
+    const positions = await findPositions(context, model, name, shape)
+    if (positions !== undefined) found.push(positions)
   }
   const replaced = new Set(found.map(({ name }) => name))
   const hasInput = graph.inputs.some(({ name }) => name === 'position_ids')
@@ -45,61 +57,86 @@ export async function takePositions(
       constants: [
         ...graph.constants,
         ...found.map(({ name, first }) => int64Constant(`rewrite/first/${name}`, [first])),
+        int64Constant('rewrite/after_length', [2]),
       ],
       nodes: [
-        ...found.map(({ name }) =>
-          makeNode('Add', ['position_ids', `rewrite/first/${name}`], name),
-        ),
+        ...found.flatMap(positionNodes),
         ...graph.nodes.filter(({ outputs }) => !outputs.some((name) => replaced.has(name))),
       ],
     }),
   )
 }
 
-/** Whether a tensor is one from which positions are counted. */
-function isCounted(name: string): boolean {
-  return isCacheInput(name) || name === 'attention_mask'
+/** A tensor of positions. */
+interface Positions {
+  readonly name: string
+  /** The number that added to a position gives the element. */
+  readonly first: number
+  /** Whether it is [batch, length, 1] instead of [batch, length]. */
+  readonly isColumn: boolean
 }
 
-/** Tensors that follow from caches or mask without an attention, in topological order. */
-function countedTensors({ graph }: GraphView): string[] {
+function positionNodes({ name, isColumn }: Positions): GraphNode[] {
+  const sum = isColumn ? `rewrite/row/${name}` : name
+  const add = makeNode('Add', ['position_ids', `rewrite/first/${name}`], sum)
+  return isColumn ? [add, makeNode('Unsqueeze', [sum, 'rewrite/after_length'], name)] : [add]
+}
+
+/**
+ * Whether positions may be counted by a node: from caches or the mask, or from the number of tokens
+ * where a run has all of a text.
+ */
+function isCounting({ operator, inputs }: GraphNode, { hasPast }: HeadShape): boolean {
+  if (!hasPast && operator === 'Range') return true
+  return inputs.some((name) => isCacheInput(name) || name === 'attention_mask')
+}
+
+/** Tensors that follow from such a node without an attention, in topological order. */
+function countedTensors({ graph }: GraphView, shape: HeadShape): string[] {
   const counted = new Set<string>()
-  for (const { operator, name, inputs, outputs } of graph.nodes) {
+  for (const node of graph.nodes) {
+    const { operator, name, inputs, outputs } = node
     if (operator === 'GroupQueryAttention' || name.startsWith('rewrite/')) continue
-    if (!inputs.some((input) => isCounted(input) || counted.has(input))) continue
+    if (!isCounting(node, shape) && !inputs.some((input) => counted.has(input))) continue
     for (const output of outputs) counted.add(output)
   }
   return [...counted]
 }
 
-/** The number that added to a position gives the tensor; undefined for tensors of other content. */
-async function firstPosition(
+/** Undefined for tensors of other content. */
+async function findPositions(
   context: ProbeContext,
   model: Model,
   name: string,
   shape: HeadShape,
-): Promise<number | undefined> {
+): Promise<Positions | undefined> {
   const probe = await openProbe(context, model, { wanted: [name], boundary: {} })
   if (probe === undefined) return undefined
   try {
-    const firsts: (number | undefined)[] = []
-    for (const { past, length } of CASES) {
+    const found: (Positions | undefined)[] = []
+    for (const { past, length } of shape.hasPast ? CASES : WHOLE_CASES) {
       const [result] = await probe.run(emptyFeeds(shape, past, length))
-      firsts.push(firstOf(defined(result), past, length))
+      found.push(positionsOf(name, defined(result), past, length))
     }
-    const [first] = firsts
-    return firsts.every((other) => other === first) ? first : undefined
+    const [first] = found
+    const isSame = found.every((other) => {
+      return other?.first === first?.first && other?.isColumn === first?.isColumn
+    })
+    return isSame ? first : undefined
   } finally {
     await probe.close()
   }
 }
 
-function firstOf(
+function positionsOf(
+  name: string,
   { type, dims, values }: ProbeResult,
   past: number,
   length: number,
-): number | undefined {
-  if (type !== 'int64' || dims.join() !== `1,${length}`) return undefined
+): Positions | undefined {
+  const isColumn = dims.join() === `1,${length},1`
+  if (type !== 'int64' || (!isColumn && dims.join() !== `1,${length}`)) return undefined
   const first = defined(values[0]) - past
-  return values.every((value, index) => value === first + past + index) ? first : undefined
+  const isCounted = values.every((value, index) => value === first + past + index)
+  return isCounted ? { name, first, isColumn } : undefined
 }

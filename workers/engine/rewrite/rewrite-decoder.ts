@@ -12,14 +12,16 @@ import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
 import { isCacheInput } from '../past-inputs.ts'
+import type { ReferenceRun } from './add-caches.ts'
 import { type AttentionLayer, findAttentionLayers } from './attention-layers.ts'
 import {
   fitAttention,
   fitRotation,
-  type HeadShape,
   type RotationTables,
   tableConstants,
 } from './attention-probe.ts'
+import { withSplitHeads } from './caching-operators.ts'
+import { computesText } from './compare-text.ts'
 import type { ProbeContext } from './graph-probe.ts'
 import {
   type AttentionSettings,
@@ -28,6 +30,7 @@ import {
   shapeConstants,
 } from './group-query.ts'
 import { takePositions } from './position-input.ts'
+import type { HeadShape } from './probe-feeds.ts'
 import { keyOf, readRotationTables } from './rotation-tables.ts'
 import { signatureOf } from './signature.ts'
 
@@ -42,6 +45,8 @@ interface DecoderShape {
   readonly numHeads: number
   /** Positions that the engine will use. */
   readonly contextLength: number
+  /** Of a graph whose caches were added. */
+  readonly reference?: ReferenceRun
 }
 
 /** An attention with what replaces it. */
@@ -59,15 +64,17 @@ interface FittedLayer {
  */
 export async function rewriteDecoder(
   context: ProbeContext,
-  model: Model,
-  { numHeads, contextLength }: DecoderShape,
+  original: Model,
+  { numHeads, contextLength, reference }: DecoderShape,
 ): Promise<Model | undefined> {
+  const model = withSplitHeads(original)
   const view = new GraphView(model.graph)
   if (!model.opsets.some(({ domain, version }) => domain === '' && version >= OPSET_MIN)) {
     return undefined
   }
   const layers = findAttentionLayers(view)
-  const shape = layers && headShape(model.graph, numHeads)
+  const hasPast = reference === undefined
+  const shape = layers && headShape(model.graph, { numHeads, hasPast })
   if (layers === undefined || shape === undefined) return undefined
   const fits = await ifRunnable(() =>
     fitLayers(context, model, layers, { ...shape, contextLength }),
@@ -75,10 +82,16 @@ export async function rewriteDecoder(
   if (fits === undefined) return undefined
   const replaced = replaceLayers(view, fits, shape)
   if (shape.positionAxes > 1 && !isInPlace(replaced)) return undefined
-  const graph = isInPlace(replaced)
-    ? replaced
-    : await ifRunnable(() => takePositions(context, model, replaced, shape))
-  return graph && isInPlace(graph) ? { ...withMicrosoft(model), graph } : undefined
+  const graph =
+    hasPast && isInPlace(replaced)
+      ? replaced
+      : await ifRunnable(() => takePositions(context, model, replaced, shape))
+  if (graph === undefined || !isInPlace(graph)) return undefined
+  const rewritten = { ...withMicrosoft(model), graph }
+  const isSame =
+    reference === undefined ||
+    (await ifRunnable(() => computesText(context, rewritten, { shape, reference })))
+  return isSame ? rewritten : undefined
 }
 
 /** The result of running parts of a graph; undefined where the runtime refuses one. */
@@ -92,7 +105,10 @@ async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result |
 }
 
 /** The sizes of the caches, which are those of keys and values alike. */
-function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
+function headShape(
+  { inputs }: Graph,
+  { numHeads, hasPast }: Pick<HeadShape, 'numHeads' | 'hasPast'>,
+): HeadShape | undefined {
   const pasts = inputs.filter(({ name }) => isCacheInput(name))
   const shapes = pasts.map(({ onnxType = 0, dims = [] }) => ({
     type: findElementType(onnxType),
@@ -113,6 +129,7 @@ function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
         numCacheHeads,
         headDim,
         type,
+        hasPast,
         pasts: pasts.map(({ name }) => name),
         ...tokenShape(inputs),
       }

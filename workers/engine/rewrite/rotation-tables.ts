@@ -2,8 +2,9 @@ import { defined } from '#shared/json.ts'
 import type { Model } from '#workers/graph/model.ts'
 
 import type { Rotary } from './attention-layers.ts'
-import { emptyFeeds, type HeadShape, type RotationTables } from './attention-probe.ts'
+import type { RotationTables } from './attention-probe.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
+import { emptyFeeds, type HeadShape } from './probe-feeds.ts'
 
 /**
  * The rotation of every position, as the graph itself computes it. Undefined for layers whose
@@ -28,7 +29,9 @@ export async function readRotationTables(
     if (probe === undefined) continue
     try {
       const whole = await probe.run(emptyFeeds(shape, 0, contextLength))
-      const later = await probe.run(emptyFeeds(shape, 5, 3))
+      const later = await probe.run(
+        shape.hasPast ? emptyFeeds(shape, 5, 3) : emptyFeeds(shape, 0, 8),
+      )
       const [cosTable, sinTable] = whole.map((result, index) => {
         return halfOf(result, contextLength, defined(later[index]), isHalved)
       })
@@ -58,8 +61,8 @@ function halfOf(
   isHalved: boolean,
 ): Float32Array | undefined {
   const width = values.length / rows
-  if (!Number.isInteger(width) || later.values.length !== 3 * width) return undefined
-  const isSame = later.values.every((value, index) => {
+  if (!Number.isInteger(width) || later.values.length < 3 * width) return undefined
+  const isSame = later.values.slice(-3 * width).every((value, index) => {
     return Math.abs(value - defined(values[5 * width + index])) < 1e-6
   })
   if (!isSame) return undefined
