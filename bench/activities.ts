@@ -15,6 +15,7 @@ import { openDatabase } from '#shared/db/client.ts'
 import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { NO_LIMITS, NOTHING_USED } from '#test/support/limits.ts'
 import { log, startRedis } from '#test/support/queue.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
@@ -47,14 +48,12 @@ export async function benchActivities(): Promise<readonly Figure[]> {
       clock: systemClock,
       log,
       limits: {
+        ...NO_LIMITS,
         requestsPerMinute: limit,
         tokensPerMinute: limit,
-        anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
         concurrentJobs: 1000,
-        monthlyTokens: 0,
-        organizationsPerUser: 0,
       },
-      tokensSince: async () => 0,
+      ...NOTHING_USED,
     })
     const surface = await openV1App(
       database,

@@ -1,5 +1,7 @@
 import type { Pool } from 'pg'
 
+import { QUOTA_NAMES } from '#api/v1/key-limits.ts'
+
 /** Rows of a page of a list; more are on the next page. */
 const PAGE_ROWS = 50
 const PAGES_MAX = 200
@@ -15,6 +17,12 @@ export function listQuery(more: Readonly<Record<string, object>> = {}) {
 
 /** A filter of a list: a text that is contained or equal. */
 export const TEXT_FILTER = { type: 'string', maxLength: 200, pattern: '^[^\\u0000]*$' } as const
+
+/** The quotas of the rows of a table, by the names of their fields. */
+export function quotaFields(table: string): string {
+  const fields = Object.values(QUOTA_NAMES)
+  return fields.map((field) => `${table}.${field}::float8`).join(', ')
+}
 
 /** One page of a list. */
 interface ListPage<Row> {

@@ -1,6 +1,6 @@
 import { schemaCompiler, type UnknownFields } from '#api/http/validation.ts'
 import { collectResult, type JobOutcome } from '#api/jobs/run-inference.ts'
-import type { Caller } from '#api/v1/request-context.ts'
+import type { Caller, JobUse } from '#api/v1/request-context.ts'
 import { freshHead } from '#api/v1/request-context.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
@@ -98,9 +98,9 @@ type Needs = Pick<
 > & {
   /** As in the routes. */
   readonly unknownFields?: UnknownFields
-  /** Receives the tokens that the requests of an organization used. */
-  readonly noteTokens?: (organizationId: string, tokens: number) => void
-  /** Throws when an organization has used up its monthly tokens. */
+  /** Receives what the requests of an organization used. */
+  readonly noteUse?: (organizationId: string, use: JobUse) => void
+  /** Throws when a quota of an organization is used up. */
   readonly checkQuota?: (organizationId: string) => Promise<void>
 }
 
@@ -211,7 +211,7 @@ async function runPlan(
     account: {
       ...account,
       usageId: account.requestId,
-      noteTokens: (tokens) => services.noteTokens?.(organizationId, tokens),
+      noteUse: (use) => services.noteUse?.(organizationId, use),
     },
     deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,
     priorityClass: 'batch',

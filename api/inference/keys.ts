@@ -2,7 +2,12 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { requireUnlimitedKey } from '#api/limits/own-limits.ts'
-import { KEY_LIMIT_FIELDS, type KeyLimitsBody, keyLimitsOf } from '#api/v1/key-limits.ts'
+import {
+  KEY_LIMIT_FIELDS,
+  type KeyLimitsBody,
+  keyLimitsOf,
+  presentKeyLimits,
+} from '#api/v1/key-limits.ts'
 import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { anonymousUsersCannot, type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
@@ -52,7 +57,6 @@ const KEY_BODY = Type.Object(
 )
 
 const LIST_OR_NULL = { type: ['array', 'null'], items: { type: 'string' } }
-const INTEGER_OR_NULL = { type: ['integer', 'null'] }
 const KEY_FIELDS = {
   id: { type: 'string' },
   object: { const: 'api_key' },
@@ -63,9 +67,7 @@ const KEY_FIELDS = {
   created_at: { type: 'integer' },
   expires_at: { type: ['integer', 'null'] },
   last_used_at: { type: ['integer', 'null'] },
-  requests_per_minute: INTEGER_OR_NULL,
-  tokens_per_minute: INTEGER_OR_NULL,
-  concurrent_requests: INTEGER_OR_NULL,
+  ...KEY_LIMIT_FIELDS,
 }
 const KEY_RESPONSE = {
   type: 'object',
@@ -309,8 +311,6 @@ function presentKey(key: StoredApiKey): object {
     created_at: seconds(key.createdAt),
     expires_at: seconds(key.expiresAt),
     last_used_at: seconds(key.lastUsedAt),
-    requests_per_minute: key.requestsPerMinute,
-    tokens_per_minute: key.tokensPerMinute,
-    concurrent_requests: key.concurrentJobs,
+    ...presentKeyLimits(key),
   }
 }

@@ -1,23 +1,43 @@
 import type { Redis } from 'ioredis'
 
-import { formatGoDuration } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 
+import type { Window } from './windows.ts'
+
 const WINDOW_TTL_MS = 120_000
+
+/** What a quota limits. */
+export const AMOUNTS = ['requests', 'tokens', 'cost'] as const
+export type Amount = (typeof AMOUNTS)[number]
+export type Amounts = Readonly<Record<Amount, number>>
+
+/** A counter of the usage of a key or an organization in a calendar day or month (UTC). */
+export interface Counter {
+  readonly of: 'api_key' | 'organization'
+  readonly period: 'day' | 'month'
+}
+
+/** The counters of a request. */
+export const COUNTERS: readonly Counter[] = [
+  { of: 'api_key', period: 'day' },
+  { of: 'api_key', period: 'month' },
+  { of: 'organization', period: 'day' },
+  { of: 'organization', period: 'month' },
+]
 
 /**
  * Charges a request, or returns the limit that refuses it; a refused request is not charged.
  *
- * KEYS: window of the key, window of the organization, its running jobs, its tokens of the month,
- * running jobs of the key
+ * KEYS: window of the key, window of the organization, its running jobs, running jobs of the key,
+ *       the counters of their quotas
  * ARGV: limits of requests (key, organization) and tokens (key, organization), tokens to charge,
- * jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly tokens,
- * jobs of the key at a time
+ *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, jobs of the
+ *       key at a time, the quotas of each counter
  * Returns: verdict, minute, milliseconds of it, then previous and current of each of the windows in
- * the order of their limits, tokens of the month (-1 when not known), milliseconds until the first
- * lease ends
+ *          the order of their limits, milliseconds until the first lease ends, the place of the
+ *          quota that is used up
  */
 const CHARGE = defineScript(`
 local time = redis.call('TIME')
@@ -45,14 +65,25 @@ local function fullFor(key, limit)
 end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
-local month = tonumber(redis.call('GET', KEYS[4]) or '-1')
-local verdict, freeMs = 'admitted', 0
-if runsJob and tonumber(ARGV[9]) > 0 and month >= tonumber(ARGV[9]) then verdict = 'month'
+local verdict, freeMs, usedUp = 'admitted', 0, -1
+if runsJob then
+  for i = 5, #KEYS do
+    local used = redis.call('HMGET', KEYS[i], ${AMOUNTS.map((name) => `'${name}'`).join(', ')})
+    for j = 1, #used do
+      local place = (i - 5) * #used + j - 1
+      local quota = tonumber(ARGV[10 + place])
+      if quota > 0 and not used[j] then verdict = 'unknown'
+      elseif quota > 0 and tonumber(used[j]) >= quota and usedUp < 0 then usedUp = place end
+    end
+  end
+end
+if verdict == 'unknown' then freeMs = 0
+elseif usedUp >= 0 then verdict = 'quota'
 elseif over(ARGV[1], k[1], k[2], 1) or over(ARGV[2], o[1], o[2], 1) then verdict = 'requests'
 elseif runsJob and (over(ARGV[3], k[3], k[4], tokens) or over(ARGV[4], o[3], o[4], tokens)) then
   verdict = 'tokens'
 elseif runsJob then
-  local places = {[KEYS[3]] = tonumber(ARGV[6]), [KEYS[5]] = tonumber(ARGV[10])}
+  local places = {[KEYS[3]] = tonumber(ARGV[6]), [KEYS[4]] = tonumber(ARGV[9])}
   for key, limit in pairs(places) do freeMs = math.max(freeMs, fullFor(key, limit) or 0) end
   if freeMs > 0 then verdict = 'jobs' end
   for key, limit in pairs(places) do
@@ -68,14 +99,18 @@ if verdict == 'admitted' then
     redis.call('HSET', key, 'minute', minute, 'rp', w[1], 'rc', w[2], 'tp', w[3], 'tc', w[4])
     redis.call('PEXPIRE', key, ${WINDOW_TTL_MS})
   end
+  for i = 5, runsJob and #KEYS or 4 do
+    if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('HINCRBY', KEYS[i], 'requests', 1) end
+  end
 end
-return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4], month, freeMs}
+return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4], freeMs, usedUp}
 `)
 
 /**
  * Corrects a charge. Tokens charged too much are given back only where they still count.
  *
- * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, tokens of the month
+ * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, then what each
+ *       counter that exists is increased by
  */
 const SETTLE = defineScript(`
 local delta, minute = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -88,9 +123,22 @@ for i = 1, 2 do
 end
 if ARGV[3] ~= '' then
   redis.call('ZREM', KEYS[3], ARGV[3])
-  redis.call('ZREM', KEYS[5], ARGV[3])
+  redis.call('ZREM', KEYS[4], ARGV[3])
 end
-if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('INCRBY', KEYS[4], ARGV[4]) end
+local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
+for i = 5, #KEYS do
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    for j = 1, #fields do redis.call('HINCRBY', KEYS[i], fields[j], ARGV[3 + j]) end
+  end
+end
+`)
+
+/** Creates a counter, unless another process has; KEYS: the counter, ARGV: TTL, its amounts. */
+const FILL = defineScript(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return end
+local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
+for j = 1, #fields do redis.call('HSET', KEYS[1], fields[j], ARGV[1 + j]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)
 
 /** The request's key and organization. */
@@ -98,33 +146,36 @@ export interface LimitSubject {
   readonly organizationId: string
   /** The key, or the user behind an access token. */
   readonly credentialId: string
-  /** The calendar month, such as `2026-07`. */
-  readonly month: string
+  /** The calendar day (UTC), such as `2026-07-31`. */
+  readonly day: string
 }
 
-/** The calendar month of a moment, in UTC. */
-export function monthOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 7)
+/** The calendar day of a moment, in UTC. */
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10)
 }
 
 /** The decision of the limits about a request. */
 export interface Charge {
-  readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'month'
-  /** The minute that was charged, which a correction needs. */
+  /** `unknown`: a counter has to be filled from the usage record first. */
+  readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'quota' | 'unknown'
+  /** The minute that was charged, for its correction. */
   readonly minute: number
   readonly elapsedMs: number
   readonly requests: readonly Window[]
   readonly tokens: readonly Window[]
-  /** Undefined when the counter has to be filled from the usage table. */
-  readonly monthlyTokens: number | undefined
   /** Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs`. */
   readonly leaseLeftMs: number
+  /** The place of the quota that is used up, in the order of the counters and their amounts. */
+  readonly usedUp: number
 }
 
-/** The limits of one request. */
+/** The limits of one request; 0 sets none. */
 export interface RequestLimits extends LimitsConfig {
-  /** Requests of its key that may run jobs at the same time; 0 sets no limit. */
+  /** Requests of its key that may run jobs at the same time. */
   readonly concurrentJobsOfKey: number
+  /** The quotas of each of the counters. */
+  readonly quotas: readonly Amounts[]
 }
 
 /** Charges a request in one round trip. An empty lease runs no job and is charged no tokens. */
@@ -143,8 +194,8 @@ export async function charge(
     limits.concurrentJobs,
     wanted.lease,
     LEASE_MS,
-    limits.monthlyTokens,
     limits.concurrentJobsOfKey,
+    ...limits.quotas.flatMap(inWholeNumbers),
   ])) as [Charge['verdict'], ...number[]]
   const [verdict, ...numbers] = answer
   const at = (index: number): number => numbers[index] ?? 0
@@ -159,8 +210,8 @@ export async function charge(
     elapsedMs: at(1),
     requests: [window(requests.key, 2), window(requests.organization, 4)],
     tokens: [window(tokens.key, 6), window(tokens.organization, 8)],
-    monthlyTokens: at(10) < 0 ? undefined : at(10),
-    leaseLeftMs: at(11),
+    leaseLeftMs: at(10),
+    usedUp: at(11),
   }
 }
 
@@ -172,46 +223,65 @@ export async function settle(
     readonly minute: number
     readonly tokensToAdd: number
     readonly lease: string
-    readonly tokensOfMonth: number
+    /** What the counters of the quotas are increased by. */
+    readonly used: Amounts
   },
 ): Promise<void> {
-  const { minute, tokensToAdd, lease, tokensOfMonth } = bill
+  const { minute, tokensToAdd, lease, used } = bill
   await runScript(redis, SETTLE, keysOf(prefix, subject), [
     tokensToAdd,
     minute,
     lease,
-    tokensOfMonth,
+    ...inWholeNumbers(used),
   ])
 }
 
-const MONTH_TTL_MS = 40 * 86_400_000
-
-/** Initializes the counter of the month, unless another process has done so. */
-export async function fillMonth(
-  { redis, prefix }: LimitStore,
-  subject: LimitSubject,
-  tokens: number,
-): Promise<void> {
-  await redis.set(keysOf(prefix, subject)[3] as string, tokens, 'PX', MONTH_TTL_MS, 'NX')
-}
-
-/** The tokens of the month; undefined when the counter has to be filled. */
-export async function tokensOfMonth(
-  { redis, prefix }: LimitStore,
-  subject: LimitSubject,
-): Promise<number | undefined> {
-  const found = await redis.get(keysOf(prefix, subject)[3] as string)
-  return found === null ? undefined : Number(found)
-}
-
-/** Adds tokens of batch lines, which are not charged as requests, to the month. */
-export async function addToMonth(
+/** Increases the counters by usage of batch lines and background jobs, which are not charged. */
+export async function addUsage(
   store: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
-  tokens: number,
+  used: Amounts,
 ): Promise<void> {
-  const bill = { minute: 0, tokensToAdd: 0, lease: '', tokensOfMonth: tokens }
-  await settle(store, subject, bill)
+  await settle(store, subject, { minute: 0, tokensToAdd: 0, lease: '', used })
+}
+
+/** Creates a counter, unless another process has done so. */
+export async function fillCounter(
+  { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
+  subject: LimitSubject,
+  { counter, used }: { readonly counter: Counter; readonly used: Amounts },
+): Promise<void> {
+  const key = counterKey(prefix, subject, counter)
+  await runScript(redis, FILL, [key], [COUNTER_TTL_MS[counter.period], ...inWholeNumbers(used)])
+}
+
+/** What a counter has; undefined when it has to be filled. */
+export async function readCounter(
+  { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
+  subject: LimitSubject,
+  counter: Counter,
+): Promise<Amounts | undefined> {
+  const found = await redis.hmget(counterKey(prefix, subject, counter), ...AMOUNTS)
+  if (found.includes(null)) return undefined
+  const [requests = 0, tokens = 0, cost = 0] = found.map(Number)
+  return { requests, tokens, cost: cost / COST_PARTS }
+}
+
+const COUNTER_TTL_MS = { day: 2 * 86_400_000, month: 40 * 86_400_000 }
+/** Costs are counted in billionths, because sums of fractions are not exact. */
+const COST_PARTS = 1e9
+
+function inWholeNumbers({ requests, tokens, cost }: Amounts): number[] {
+  return [requests, tokens, Math.round(cost * COST_PARTS)]
+}
+
+function counterKey(
+  prefix: string,
+  { organizationId, credentialId, day }: LimitSubject,
+  { of, period }: Counter,
+): string {
+  const name = of === 'api_key' ? credentialId : organizationId
+  return `${prefix}:limits:${of}:${name}:${period === 'day' ? day : day.slice(0, 7)}`
 }
 
 /** The Redis client of the windows, and their limits. */
@@ -230,86 +300,15 @@ export function leasesKeys(
 }
 
 function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
-  const { organizationId, credentialId, month } = subject
+  const { organizationId, credentialId } = subject
   const [jobsOfOrganization, jobsOfKey] = leasesKeys(prefix, subject)
   return [
     `${prefix}:limits:credential:${credentialId}`,
     `${prefix}:limits:organization:${organizationId}`,
     jobsOfOrganization,
-    `${prefix}:limits:month:${organizationId}:${month}`,
     jobsOfKey,
+    ...COUNTERS.map((counter) => counterKey(prefix, subject, counter)),
   ]
-}
-
-/**
- * A sliding window of a minute as two counters: usage of the current minute and of the previous
- * one, weighted by the share of it that the window still covers.
- */
-export interface Window {
-  /** 0 means no limit. */
-  readonly limit: number
-  readonly previous: number
-  readonly current: number
-}
-
-/** The length of a window. */
-export const WINDOW_MS = 60_000
-
-/** The usage of a window. */
-export function usedOf({ previous, current }: Window, elapsedMs: number): number {
-  return Math.floor((previous * (WINDOW_MS - elapsedMs)) / WINDOW_MS) + current
-}
-
-/** The remaining allowance; never below zero. */
-export function remainingOf(window: Window, elapsedMs: number): number {
-  return Math.max(0, window.limit - usedOf(window, elapsedMs))
-}
-
-/** Milliseconds until the whole usage has left the window. */
-export function resetMs({ previous, current }: Window, elapsedMs: number): number {
-  if (current > 0) return 2 * WINDOW_MS - elapsedMs
-  return previous > 0 ? WINDOW_MS - elapsedMs : 0
-}
-
-/** Milliseconds until `wanted` fits; undefined when it never fits. */
-export function waitMs(window: Window, wanted: number, elapsedMs: number): number | undefined {
-  const { limit, previous, current } = window
-  const room = limit - wanted
-  if (room < 0) return undefined
-  if (usedOf(window, elapsedMs) <= room) return 0
-  if (current <= room) {
-    const shareLeft = (room - current) / previous
-    return Math.max(0, WINDOW_MS * (1 - shareLeft) - elapsedMs)
-  }
-  return WINDOW_MS - elapsedMs + WINDOW_MS * (1 - room / current)
-}
-
-/** The tightest of the windows that have a limit. */
-export function tightestOf(windows: readonly Window[], elapsedMs: number): Window | undefined {
-  return windows
-    .filter(({ limit }) => limit > 0)
-    .reduce<Window | undefined>(
-      (least, window) =>
-        least === undefined || remainingOf(window, elapsedMs) < remainingOf(least, elapsedMs)
-          ? window
-          : least,
-      undefined,
-    )
-}
-
-/** The three headers of one dimension; none when it has no limit. */
-export function limitHeaders(
-  dimension: 'requests' | 'tokens',
-  windows: readonly Window[],
-  elapsedMs: number,
-): Readonly<Record<string, string>> {
-  const window = tightestOf(windows, elapsedMs)
-  if (window === undefined) return {}
-  return {
-    [`x-ratelimit-limit-${dimension}`]: String(window.limit),
-    [`x-ratelimit-remaining-${dimension}`]: String(remainingOf(window, elapsedMs)),
-    [`x-ratelimit-reset-${dimension}`]: formatGoDuration(resetMs(window, elapsedMs)),
-  }
 }
 
 /** A lease of a process that ended frees its place after this time at the latest. */

@@ -1,43 +1,34 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { networkOf } from '#api/http/request.ts'
-import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import { type Caller, callerOf, type JobUse } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
-import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
+import type { Quotas } from '#shared/db/schema/quotas.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import {
+  type Amounts,
   type Charge,
   charge,
-  fillMonth,
+  dayOf,
   Leases,
   LIVE_LEASE_MS_MIN,
-  type LimitStore,
   type LimitSubject,
   leasesKeys,
-  limitHeaders,
-  monthOf,
   type RequestLimits,
   settle,
-  tightestOf,
-  tokensOfMonth,
-  usedOf,
-  WINDOW_MS,
-  type Window,
-  waitMs,
 } from './limit-store.ts'
+import { type QuotaServices, quotaAt, quotaExceeded, quotaStates, quotasOf } from './quotas.ts'
+import { limitHeaders, tightestOf, usedOf, WINDOW_MS, type Window, waitMs } from './windows.ts'
 
-export interface LimiterServices extends LimitStore {
-  readonly clock: Clock
+interface LimiterServices extends QuotaServices {
   readonly log: Logger
-  /** Tokens of an organization since a point in time, from the usage table. */
-  tokensSince(organizationId: string, sinceMs: number): Promise<number>
 }
 
 /** Charges a request to its key and organization. Throws `rateLimited` when it is over a limit. */
-export type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
 /** Creates the limiter. While Redis is unreachable every request passes. */
 export function createLimiter(services: LimiterServices): Limiter {
@@ -50,13 +41,13 @@ export function createLimiter(services: LimiterServices): Limiter {
     // The request of a background job was charged when the job was made.
     if (request.context.stored !== undefined) return
     const caller = callerOf(request)
-    const limits = limitsOf(services.limits, caller)
+    const limits = limitsOf(
+      services.limits,
+      caller,
+      await services.organizationQuotas(caller.organizationId),
+    )
     if (!isLimited(limits)) return
-    const subject: LimitSubject = {
-      organizationId: caller.organizationId,
-      credentialId: credentialOf(caller, request),
-      month: monthOf(clock.now()),
-    }
+    const subject = subjectOf(caller, request, clock.now())
     const isJob = runsJob(request)
     const wanted = {
       tokens: isJob ? estimateTokens(request) : 0,
@@ -64,7 +55,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     }
     let charged: Charge
     try {
-      charged = await charge({ ...services, limits }, subject, wanted)
+      charged = await chargeKnown({ ...services, limits }, subject, wanted)
       isAway = false
     } catch (error) {
       // While Redis is unavailable, limits are not enforced, so that requests still work.
@@ -76,10 +67,40 @@ export function createLimiter(services: LimiterServices): Limiter {
       ...limitHeaders('requests', charged.requests, charged.elapsedMs),
       ...limitHeaders('tokens', charged.tokens, charged.elapsedMs),
     })
+    if (charged.verdict === 'quota') {
+      throw quotaExceeded(quotaAt(limits.quotas, charged.usedUp), subject, clock.now())
+    }
     if (charged.verdict !== 'admitted') throw refusal(charged, subject, wanted.tokens)
     if (!isJob) return
     settleAtTheEnd(services, leases, { request, reply, subject, charged, limits, ...wanted })
-    await checkMonth(services, subject, charged)
+  }
+}
+
+/** Fills the counters that the quotas need; while that fails, quotas are not enforced. */
+async function chargeKnown(
+  services: LimiterServices & { readonly limits: RequestLimits },
+  subject: LimitSubject,
+  wanted: { readonly tokens: number; readonly lease: string },
+): Promise<Charge> {
+  const charged = await charge(services, subject, wanted)
+  if (charged.verdict !== 'unknown') return charged
+  try {
+    await quotaStates(services, subject, services.limits.quotas)
+    const again = await charge(services, subject, wanted)
+    if (again.verdict !== 'unknown') return again
+  } catch (error) {
+    services.log.warn({ operation: 'limits.quotas', err: error }, 'quotas are not enforced')
+  }
+  const quotas: readonly Amounts[] = []
+  return charge({ ...services, limits: { ...services.limits, quotas } }, subject, wanted)
+}
+
+/** The key and the organization of a request, whose limits hold for it. */
+export function subjectOf(caller: Caller, request: FastifyRequest, nowMs: number): LimitSubject {
+  return {
+    organizationId: caller.organizationId,
+    credentialId: credentialOf(caller, request),
+    day: dayOf(nowMs),
   }
 }
 
@@ -93,7 +114,11 @@ function credentialOf({ apiKeyId, userId = '', isAnonymous }: Caller, request: F
  * The limits of a caller. Anonymous users have their own limits instead of those of a key, and a
  * key may have lower ones.
  */
-function limitsOf(limits: LimitsConfig, { isAnonymous, limits: own }: Caller): RequestLimits {
+function limitsOf(
+  limits: LimitsConfig,
+  { isAnonymous, limits: own }: Caller,
+  organization: Quotas,
+): RequestLimits {
   const { requestsPerMinute, tokensPerMinute, anonymous } = limits
   const { requestsPerMinute: requests, tokensPerMinute: tokens } = isAnonymous
     ? anonymous
@@ -106,6 +131,7 @@ function limitsOf(limits: LimitsConfig, { isAnonymous, limits: own }: Caller): R
     requestsPerMinute: { ...requestsPerMinute, key: requests },
     tokensPerMinute: { ...tokensPerMinute, key: tokens },
     concurrentJobsOfKey: own?.concurrentJobs ?? 0,
+    quotas: quotasOf(limits, own, organization),
   }
 }
 
@@ -116,33 +142,15 @@ function lower(limit: number, own: number | null | undefined): number {
 }
 
 function isLimited(limits: RequestLimits): boolean {
-  const { requestsPerMinute, tokensPerMinute, monthlyTokens, concurrentJobsOfKey } = limits
+  const { requestsPerMinute, tokensPerMinute, concurrentJobsOfKey, quotas } = limits
   return [requestsPerMinute, tokensPerMinute]
     .flatMap(({ key, organization }) => [key, organization])
-    .concat(limits.concurrentJobs, concurrentJobsOfKey, monthlyTokens)
+    .concat(limits.concurrentJobs, concurrentJobsOfKey)
+    .concat(quotas.flatMap(({ requests, tokens, cost }) => [requests, tokens, cost]))
     .some((limit) => limit > 0)
 }
 
-/**
- * Throws `rateLimited` when an organization has used up its monthly tokens; for work without a
- * request.
- */
-export async function checkQuota(services: LimiterServices, organizationId: string): Promise<void> {
-  const { limits, clock, log } = services
-  if (limits.monthlyTokens === 0) return
-  const subject = { organizationId, credentialId: 'batches', month: monthOf(clock.now()) }
-  let monthlyTokens: number | undefined
-  try {
-    monthlyTokens = await tokensOfMonth(services, subject)
-  } catch (error) {
-    log.debug({ operation: 'limits.quota', err: error }, 'the quota is not enforced')
-    return
-  }
-  if (monthlyTokens === undefined) await checkMonth(services, subject, { monthlyTokens })
-  else if (monthlyTokens >= limits.monthlyTokens) throw quotaExceeded()
-}
-
-/** Settles the charge when the answer has ended; jobs that end later are added one by one. */
+/** Settles when the answer has ended; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
   leases: Leases,
@@ -163,22 +171,23 @@ function settleAtTheEnd(
     ...(limits.concurrentJobsOfKey > 0 ? [ofKey] : []),
   ]
   for (const key of held) leases.add(key, lease)
-  let used = 0
+  let used: JobUse = { tokens: 0, cost: 0 }
   let hasEnded = false
-  const send = (bill: { tokensToAdd: number; lease: string; tokensOfMonth: number }): void => {
+  const send = (bill: { tokensToAdd: number; lease: string; used: Amounts }): void => {
     settle(services, subject, { minute: charged.minute, ...bill }).catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
       services.log.debug({ operation: 'limits.settle', reason }, 'left to expire')
     })
   }
-  request.context.onTokens = (more) => {
-    used += more
-    if (hasEnded) send({ tokensToAdd: more, lease: '', tokensOfMonth: more })
+  request.context.onUse = (more) => {
+    used = { tokens: used.tokens + more.tokens, cost: used.cost + more.cost }
+    if (hasEnded) send({ tokensToAdd: more.tokens, lease: '', used: { requests: 0, ...more } })
   }
   const end = (): void => {
     hasEnded = true
     for (const key of held) leases.delete(key, lease)
-    send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
+    // The request itself was counted when it was admitted.
+    send({ tokensToAdd: used.tokens - tokens, lease, used: { requests: 0, ...used } })
   }
   // Under an Idempotency-Key the job continues without its client.
   const durable = request.context.durable
@@ -188,30 +197,8 @@ function settleAtTheEnd(
   else reply.raw.once('close', end)
 }
 
-/**
- * Initializes the monthly counter when it is missing, and applies the quota to this request too.
- */
-async function checkMonth(
-  services: LimiterServices,
-  subject: LimitSubject,
-  { monthlyTokens }: Pick<Charge, 'monthlyTokens'>,
-): Promise<void> {
-  const quota = services.limits.monthlyTokens
-  if (quota === 0 || monthlyTokens !== undefined) return
-  const tokens = await services.tokensSince(
-    subject.organizationId,
-    Date.parse(`${subject.month}-01T00:00:00Z`),
-  )
-  await fillMonth(services, subject, tokens).catch(() => {
-    // The next request fills the counter.
-  })
-  if (tokens >= quota) throw quotaExceeded()
-}
-
 function refusal(charged: Charge, subject: LimitSubject, tokens: number): ServiceError {
   switch (charged.verdict) {
-    case 'month':
-      return quotaExceeded()
     case 'jobs':
       return tooManyJobs(charged, subject)
     case 'tokens':
@@ -257,13 +244,6 @@ function overLimit(
   return failure.rateLimited(
     `Rate limit reached for organization ${organizationId} on ${dimension} per min (${short}): Limit ${limit}, Used ${used}, Requested ${wanted}. Please try again in ${seconds}s.`,
     { ...details, retryAfterSeconds: seconds },
-  )
-}
-
-function quotaExceeded(): ServiceError {
-  return failure.rateLimited(
-    'You exceeded your current quota, please check your plan and billing details.',
-    { openaiType: 'insufficient_quota', code: 'insufficient_quota', shouldRetry: false },
   )
 }
 

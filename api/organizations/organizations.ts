@@ -5,6 +5,7 @@ import { secondsFromNow } from '#shared/db/expressions.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import type { AuthTables } from '#shared/db/schema/auth.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
+import type { Quotas } from '#shared/db/schema/quotas.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
@@ -82,7 +83,7 @@ function openOnes(context: Context) {
     },
     async update(
       id: string,
-      change: { readonly name?: string; readonly retentionDays?: number | null },
+      change: Partial<Pick<Organization, 'name' | 'retentionDays'> & Quotas>,
     ): Promise<Organization> {
       const [found] = await db
         .update(organizations)

@@ -11,6 +11,7 @@ import { JobStore, type JobSummary } from '#api/jobs/job-store.ts'
 import { STORED_REQUEST_HEADER, StoredRequests } from '#api/jobs/stored-requests.ts'
 import { AnswerStore } from '#api/stored/answer-store.ts'
 import { ConversationStore } from '#api/stored/conversation-store.ts'
+import type { JobUse } from '#api/v1/request-context.ts'
 import { type EventType, eventIdOf, type NewEvent } from '#api/webhooks/event-types.ts'
 import { Secrets } from '#api/webhooks/secrets.ts'
 import { WebhookSender } from '#api/webhooks/webhook-sender.ts'
@@ -44,7 +45,7 @@ export interface Background {
   start(
     app: FastifyInstance,
     hooks: {
-      readonly noteTokens: NoteTokens
+      readonly noteUse: NoteUse
       /** Called for each endpoint that is disabled because its deliveries fail. */
       readonly onDisabled: (endpoint: EndpointRow) => void
     },
@@ -53,7 +54,7 @@ export interface Background {
   stop(): Promise<void>
 }
 
-type NoteTokens = (organizationId: string, tokens: number) => void
+type NoteUse = (organizationId: string, use: JobUse) => void
 
 const STOP_GRACE_MS = 2000
 
@@ -133,8 +134,8 @@ export function openBackground(options: {
     }),
     answers: new AnswerStore({ db, lists, tables, cipher, retentionDays, storedBytesMax }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays, storedBytesMax }),
-    start(app, { noteTokens, onDisabled }) {
-      const send = sendThrough(app, storedRequests, noteTokens)
+    start(app, { noteUse, onDisabled }) {
+      const send = sendThrough(app, storedRequests, noteUse)
       runner = new JobRunner({ jobs, events, cipher, log, send })
       const { allowsPrivateAddresses } = config.content.webhooks
       sender = new WebhookSender({
@@ -192,7 +193,7 @@ function eventsOf(job: JobSummary): NewEvent[] {
 function sendThrough(
   app: FastifyInstance,
   storedRequests: StoredRequests,
-  noteTokens: NoteTokens,
+  noteUse: NoteUse,
 ): SendStored {
   return async (job, body, run) => {
     const { organizationId, apiKeyId, userId, modelIds } = job
@@ -208,7 +209,7 @@ function sendThrough(
         ...(apiKeyId !== null && { apiKeyId }),
         ...(userId !== null && { userId }),
       },
-      noteTokens: (tokens) => noteTokens(organizationId, tokens),
+      noteUse: (use) => noteUse(organizationId, use),
     })
     const answer = await app.inject({
       method: 'POST',

@@ -62,7 +62,7 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     organizationArea({ ...tables, organizations: users.organizations }),
     userArea({ ...tables, auth: users.services }),
     keyArea({ ...tables, apiKeys, catalogue, clock, limits: config.limits }),
-    usageArea({ ...tables, pool: lists.pool, catalogue, clock }),
+    usageArea({ ...tables, pool: lists.pool, catalogue, clock, quotas: services.quotas }),
     queueArea({
       catalogue,
       producer: submitter.producer,

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
@@ -15,13 +15,8 @@ import { ITEM } from '#api/inference/responses/responses-input.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
 import { respondAsync } from '#api/jobs/respond-async.ts'
 import { jobsPlugin } from '#api/jobs/routes.ts'
-import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
-import {
-  checkQuota,
-  createLimiter,
-  type Limiter,
-  type LimiterServices,
-} from '#api/limits/limiter.ts'
+import { createLimiter, subjectOf } from '#api/limits/limiter.ts'
+import { checkQuota, type QuotaState, quotaStates, quotasOf } from '#api/limits/quotas.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
@@ -38,6 +33,7 @@ import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
 import type { Surface } from './app.ts'
 import { invitationMailerOf } from './invitations.ts'
+import { countUse } from './quotas.ts'
 import { announce, noteDisabledEndpoint, noteEvents } from './recorded-events.ts'
 import type { Services } from './services.ts'
 import type { UserServer } from './user-server.ts'
@@ -58,7 +54,7 @@ export function inferenceSurfaces(
     unknownFields: config.inference.unknownParameters,
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
-    gates: [idempotencyOf(services), limiterOf(services)],
+    gates: [idempotencyOf(services), createLimiter({ ...services, ...services.quotas })],
     respondAsync: respondAsync({ ...services, ...services.background }),
     storedRequests: services.background.storedRequests,
   }
@@ -67,7 +63,7 @@ export function inferenceSurfaces(
     inferencePlugin(inferenceServices),
     ...fileSurfaces(services, note),
     activitiesPlugin(services),
-    usagePlugin(services),
+    usagePlugin({ ...services, quotaStates: (request) => quotasFor(services, request) }),
     organizationsPlugin({
       organizations,
       invitations,
@@ -163,8 +159,8 @@ function startBatches(services: Services): BatchDriver {
       images: createImageIntake(services.config.inference.images),
       config: { deadlineSeconds },
       unknownFields: services.config.inference.unknownParameters,
-      noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
-      checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
+      noteUse: (organizationId, use) => countUse(services, organizationId, { requests: 1, ...use }),
+      checkQuota: (organizationId) => checkQuota(services.quotas, organizationId),
     }),
   })
 }
@@ -172,19 +168,22 @@ function startBatches(services: Services): BatchDriver {
 /** Starts to run batches and background jobs through the routes of the application. */
 export function startInference(services: Services, app: FastifyInstance): BatchDriver {
   services.background.start(app, {
-    noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+    // The request was counted when the job was made.
+    noteUse: (organizationId, use) => countUse(services, organizationId, { requests: 0, ...use }),
     onDisabled: (endpoint) => noteDisabledEndpoint(services, endpoint),
   })
   return startBatches(services)
 }
 
-function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
-  const { redis, config, clock, log } = services
-  if (config.limits.monthlyTokens === 0) return
-  const month = monthOf(clock.now())
-  const subject = { organizationId, credentialId: 'batches', month }
-  addToMonth({ redis, prefix: config.infra.redisPrefix }, subject, tokens).catch((error: unknown) =>
-    log.debug({ operation: 'limits.settle', err: error }, 'not counted'),
+/** The quotas of the caller's key and organization. */
+async function quotasFor(services: Services, request: FastifyRequest): Promise<QuotaState[]> {
+  const { quotas, clock, config } = services
+  const caller = callerOf(request)
+  const ofOrganization = await quotas.organizationQuotas(caller.organizationId)
+  return quotaStates(
+    quotas,
+    subjectOf(caller, request, clock.now()),
+    quotasOf(config.limits, caller.limits, ofOrganization),
   )
 }
 
@@ -200,20 +199,6 @@ function idempotencyOf(services: Services): Gate {
     ),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
-}
-
-function limiterOf(services: Services): Limiter {
-  return createLimiter(limiterServicesOf(services))
-}
-
-function limiterServicesOf(services: Services): LimiterServices {
-  const { config, usage } = services
-  return {
-    ...services,
-    prefix: config.infra.redisPrefix,
-    limits: config.limits,
-    tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
-  }
 }
 
 /** Records stored and deleted files as activities of the organization, and announces them. */

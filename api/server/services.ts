@@ -7,6 +7,7 @@ import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
 import { openUploads, type Uploads } from '#api/files/upload-store.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
+import type { QuotaServices } from '#api/limits/quotas.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { createUsageMeter } from '#api/usage/usage-meter.ts'
 import { openUsageRecord, type UsageRecord } from '#api/usage/usage-store.ts'
@@ -38,6 +39,7 @@ import { observeStore } from '#shared/telemetry/observe-store.ts'
 
 import { type Background, openBackground } from './background.ts'
 import { type Outboxes, openOutboxes } from './outboxes.ts'
+import { openQuotas } from './quotas.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
 
@@ -59,6 +61,7 @@ export interface Services {
   /** Records the usage of every job. */
   readonly submitter: OpenSubmitter
   readonly usage: UsageRecord
+  readonly quotas: QuotaServices
   readonly usageWriter: Outboxes['usageWriter']
   readonly activityWriter: Outboxes['activityWriter']
   /** Recent errors and slow requests, for administrators. */
@@ -101,7 +104,8 @@ export async function openServices(
     const keys = queueKeys(config.infra.redisPrefix)
     const catalogue = opened(await new LiveCatalogue(listed, { redis, keys, log }).open())
     const cipher = openContentCipher(config.infra.encryptionKeys)
-    const records = openRecords({ config, database, lists, redis, cipher, log })
+    const opening = { config, database, lists, redis, cipher, log, catalogue }
+    const records = openRecords({ ...opening, organizationTables: tables })
     opened(records.usageWriter)
     opened(records.activityWriter)
     const meter = createUsageMeter({ writer: records.usageWriter, clock: systemClock })
@@ -109,7 +113,7 @@ export async function openServices(
     opened({ close: () => reader.disconnect() })
     const store = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
     opened(store)
-    const background = openBackground({ database, lists, redis, cipher, log, config, catalogue })
+    const background = openBackground(opening)
     const watch = openWatch({ config, redis, log })
     opened(watch.incidents)
     opened(watch.series)
@@ -127,13 +131,7 @@ export async function openServices(
       }),
     )
     return {
-      config,
-      log,
-      catalogue,
-      database,
-      lists,
-      redis,
-      cipher,
+      ...opening,
       store,
       close,
       background,
@@ -170,7 +168,8 @@ function createClosers() {
 type Opened = Pick<Services, 'config' | 'database' | 'lists' | 'redis' | 'cipher' | 'log'>
 
 /** Usage and activities, and the outboxes that write them. */
-function openRecords({ config, database, lists, ...opened }: Opened) {
+function openRecords(opened: Opened & Pick<Services, 'catalogue' | 'organizationTables'>) {
+  const { config, database, lists } = opened
   const { tablePrefix } = config.database
   const usage = openUsageRecord(database.db, usageTables(tablePrefix), lists.db)
   const activities = openActivities(database.db, activityTables(tablePrefix), {
@@ -178,7 +177,13 @@ function openRecords({ config, database, lists, ...opened }: Opened) {
     bytesMax: config.content.activitiesBytesMax,
   })
   const prefix = config.infra.redisPrefix
-  return { usage, activities, ...openOutboxes({ ...opened, usage, activities, prefix }) }
+  const clock = systemClock
+  return {
+    usage,
+    activities,
+    ...openOutboxes({ ...opened, usage, activities, prefix }),
+    quotas: openQuotas({ ...opened, usage, clock }),
+  }
 }
 
 /** The incidents and figures of the last day, for the console. */

@@ -1,7 +1,9 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyRequest } from 'fastify'
 
+import type { QuotaState } from '#api/limits/quotas.ts'
 import { callerOf } from '#api/v1/request-context.ts'
-import type { Clock } from '#shared/clock.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 
@@ -19,6 +21,8 @@ export function usagePlugin(services: {
   readonly usage: Pick<UsageRecord, 'list'>
   readonly usageWriter: { flush(timeoutMs: number): Promise<void> }
   readonly clock: Clock
+  /** The quotas of the caller's key and organization. */
+  quotaStates(request: FastifyRequest): Promise<readonly QuotaState[]>
 }): FastifyPluginAsyncTypebox {
   return async (app) => {
     app.get('/usage', { schema: LIST, config: { scope: 'usage' } }, async (request) => {
@@ -46,12 +50,14 @@ export function usagePlugin(services: {
         ...(after !== undefined && { after: parseCursor(after, groupBy.length) }),
       })
       const data = lines.map((line) => presentLine(line, groupBy))
+      const quotas = await services.quotaStates(request)
       return {
         object: 'list' as const,
         data,
         first_id: data[0]?.id ?? null,
         last_id: data.at(-1)?.id ?? null,
         has_more: hasMore,
+        quotas: quotas.map(presentQuota),
       }
     })
   }
@@ -73,6 +79,18 @@ function presentLine(line: UsageLine, groupBy: readonly UsageGroup[]) {
     completion_tokens: line.completionTokens,
     cached_tokens: line.cachedTokens,
     total_tokens: line.promptTokens + line.completionTokens,
+  }
+}
+
+function presentQuota({ of, amount, period, limit, used, resetsAtMs }: QuotaState) {
+  return {
+    object: 'quota' as const,
+    of,
+    name: `${amount}_per_${period}`,
+    limit,
+    used,
+    remaining: Math.max(0, limit - used),
+    resets_at: unixSeconds(resetsAtMs),
   }
 }
 
@@ -116,6 +134,18 @@ const LINE = Type.Object({
   cached_tokens: COUNT,
   total_tokens: COUNT,
 })
+const QUOTA = Type.Object({
+  object: Type.Literal('quota'),
+  of: Type.Enum(['api_key', 'organization']),
+  name: Type.Enum([
+    ...['requests_per_day', 'requests_per_month', 'tokens_per_day', 'tokens_per_month'],
+    ...['cost_per_day', 'cost_per_month'],
+  ]),
+  limit: Type.Number(),
+  used: Type.Number(),
+  remaining: Type.Number(),
+  resets_at: COUNT,
+})
 const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
 const LIST = {
   tags: ['Usage'],
@@ -123,7 +153,7 @@ const LIST = {
   operationId: 'listUsage',
   summary: 'What the requests of the organization took',
   description:
-    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see what they took themselves.',
+    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see what they took themselves. `quotas` are those of the key and the organization.',
   querystring: Type.Object(
     {
       start_time: Type.Optional(SECONDS),
@@ -149,6 +179,7 @@ const LIST = {
       first_id: NULLABLE,
       last_id: NULLABLE,
       has_more: Type.Boolean(),
+      quotas: Type.Array(QUOTA),
     }),
   },
 }

@@ -1,5 +1,6 @@
 import type { JobObserver, SubmitRequest } from '#api/jobs/observers.ts'
 import type { Outbox } from '#api/v1/outbox.ts'
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import type { UsageRow } from '#shared/db/schema/usage.ts'
@@ -32,7 +33,10 @@ export function createUsageMeter({ writer, clock }: Meter): JobObserver {
         }
         isRecorded = true
         writer.write(row(outcome))
-        request.account?.noteTokens(used.promptTokens + used.completionTokens)
+        request.account?.noteUse({
+          tokens: used.promptTokens + used.completionTokens,
+          cost: costOf(request.model.price, used) ?? 0,
+        })
       }
       return {
         onEvent(event) {
@@ -73,4 +77,25 @@ function rowOf({
     userId: account?.userId ?? null,
     requestId: account?.requestId ?? null,
   }
+}
+
+const TOKENS_OF_A_PRICE = 1e6
+/** `ft:<base>:…`, the name of a tuned model. */
+const TUNED = /^ft:(.+?):/
+
+interface Tokens {
+  readonly promptTokens: number
+  readonly completionTokens: number
+}
+
+/** What tokens cost by the price of a model; null without a price. */
+export function costOf(price: CatalogueModel['price'], used: Tokens): number | null {
+  if (price === undefined) return null
+  const { input, output } = price
+  return (used.promptTokens * input + used.completionTokens * output) / TOKENS_OF_A_PRICE
+}
+
+/** The present price of a model of the usage record: of a tuned one, that of its base. */
+export function priceOf(catalogue: Catalogue, modelId: string): CatalogueModel['price'] {
+  return catalogue.find(TUNED.exec(modelId)?.[1] ?? modelId)?.price
 }

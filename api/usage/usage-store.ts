@@ -32,12 +32,24 @@ export interface UsageLine {
   readonly cachedTokens: number
 }
 
+/** The usage of one model. */
+interface ModelSum {
+  readonly modelId: string
+  readonly requests: number
+  readonly promptTokens: number
+  readonly completionTokens: number
+}
+
 /** The usage record of a database. */
 export interface UsageRecord {
   /** Adds rows. Of several with one id the first finished one is kept, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
-  tokensSince(organizationId: string, sinceMs: number): Promise<number>
+  /** The usage of an organization, or of one key of it, since a point in time, by model. */
+  sumSince(
+    of: { readonly organizationId: string; readonly apiKeyId?: string },
+    sinceMs: number,
+  ): Promise<readonly ModelSum[]>
 }
 
 /** Opens the usage record of a database. */
@@ -59,16 +71,36 @@ export function openUsageRecord(db: Db, { usage }: UsageTables, lists: Db = db):
         })
     },
     list: (organizationId, query) => list(lists, usage, organizationId, query),
-    async tokensSince(organizationId, sinceMs) {
+    async sumSince({ organizationId, apiKeyId }, sinceMs) {
       const rows = await db
-        .select({ total: sum(sql`${usage.promptTokens} + ${usage.completionTokens}`) })
+        .select({
+          modelId: usage.modelId,
+          requests: requestsOf(usage),
+          promptTokens: sum(usage.promptTokens),
+          completionTokens: sum(usage.completionTokens),
+        })
         .from(usage)
         .where(
-          and(eq(usage.organizationId, organizationId), gte(usage.createdAt, new Date(sinceMs))),
+          and(
+            eq(usage.organizationId, organizationId),
+            apiKeyId === undefined ? undefined : eq(usage.apiKeyId, apiKeyId),
+            gte(usage.createdAt, new Date(sinceMs)),
+          ),
         )
-      return Number(rows[0]?.total ?? 0)
+        .groupBy(usage.modelId)
+      return rows.map(({ modelId, requests, promptTokens, completionTokens }) => ({
+        modelId,
+        requests: Number(requests),
+        promptTokens: Number(promptTokens),
+        completionTokens: Number(completionTokens),
+      }))
     },
   }
+}
+
+/** A request may run several jobs. */
+function requestsOf(usage: UsageTables['usage']) {
+  return sql<string>`count(distinct coalesce(${usage.requestId}, ${usage.jobId}))`
 }
 
 /** The rows in the order of the table's columns. */
@@ -123,7 +155,7 @@ async function list(
   const rows = await db
     .select({
       ...selected,
-      requests: sql<string>`count(distinct coalesce(${usage.requestId}, ${usage.jobId}))`,
+      requests: requestsOf(usage),
       promptTokens: total(usage.promptTokens),
       completionTokens: total(usage.completionTokens),
       cachedTokens: total(usage.cachedTokens),

@@ -9,6 +9,7 @@ import {
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
+import { presentKeyLimits } from './key-limits.ts'
 import type { Caller } from './request-context.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
@@ -132,8 +133,8 @@ function callerOfKey(key: StoredApiKey): Caller {
   }
 }
 
-function hasLimits({ requestsPerMinute, tokensPerMinute, concurrentJobs }: KeyLimits): boolean {
-  return [requestsPerMinute, tokensPerMinute, concurrentJobs].some((limit) => limit !== null)
+function hasLimits(key: KeyLimits): boolean {
+  return Object.values(presentKeyLimits(key)).some((limit) => limit !== null)
 }
 
 function callerOfUser(access: UserAccess, organization: string | undefined): Caller {

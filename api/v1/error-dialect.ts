@@ -17,13 +17,14 @@ export interface ErrorAnswer {
   readonly body: object
 }
 
-// Clients ignore waits longer than a minute and choose their own.
+// Clients that may retry ignore longer waits than a minute and fall back to guessing.
 const RETRY_AFTER_SECONDS_MAX = 60
 
 /** Renders a failure in the dialect of `/v1`. */
 export function presentError(error: ServiceError): ErrorAnswer {
   const kind = ERROR_KINDS[error.kind]
   const retry = error.retryAfterSeconds
+  const retryMax = error.shouldRetry === false ? Infinity : RETRY_AFTER_SECONDS_MAX
   return {
     status: kind.status,
     headers: {
@@ -31,7 +32,7 @@ export function presentError(error: ServiceError): ErrorAnswer {
         'www-authenticate': 'Bearer realm="Millrace API"',
       }),
       ...(retry !== undefined && {
-        'retry-after': String(Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, Math.ceil(retry)))),
+        'retry-after': String(Math.min(retryMax, Math.max(1, Math.ceil(retry)))),
       }),
       ...(error.shouldRetry !== undefined && { 'x-should-retry': String(error.shouldRetry) }),
     },

@@ -90,7 +90,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       // The caller was authenticated when the job was stored.
       request.context.stored = stored
       request.context.caller = stored.caller
-      request.context.onTokens = (tokens) => stored.noteTokens(tokens)
+      request.context.onUse = (use) => stored.noteUse(use)
       return
     }
     const organization = request.headers['openai-organization']

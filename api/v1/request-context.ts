@@ -28,8 +28,8 @@ export interface RequestContext {
   contentsRoom?: BodyRoom
   /** Set when this is the stored request of a background job. */
   stored?: StoredRequest
-  /** Called with the tokens that each job of the request used. */
-  onTokens?: (tokens: number) => void
+  /** Called with what each job of the request used. */
+  onUse?: (use: JobUse) => void
   /** Set while the request is traced. */
   trace?: Context
   /** Fields that have no effect on the answer. */
@@ -130,6 +130,13 @@ export async function requireCreator(
   )
 }
 
+/** What a job used. */
+export interface JobUse {
+  readonly tokens: number
+  /** By the price of the model; 0 without one. */
+  readonly cost: number
+}
+
 /** The account that the jobs of a request are charged to. */
 export interface JobAccount {
   readonly requestId: string
@@ -137,8 +144,8 @@ export interface JobAccount {
   readonly userId: string | undefined
   /** Identifies the use if several jobs may run for one answer; otherwise the job does. */
   readonly usageId?: string
-  /** Called once per job with the tokens that it used. */
-  noteTokens(tokens: number): void
+  /** Called once per job with what it used. */
+  noteUse(use: JobUse): void
 }
 
 /** The account of a request behind the credential check. */
@@ -148,7 +155,7 @@ export function accountOf(request: FastifyRequest): JobAccount {
     requestId: request.id,
     apiKeyId,
     userId,
-    noteTokens: (tokens) => request.context.onTokens?.(tokens),
+    noteUse: (use) => request.context.onUse?.(use),
   }
 }
 
@@ -165,8 +172,8 @@ export interface StoredRequest {
    * jobs of the process do so.
    */
   leaveSlot(): void
-  /** Receives the tokens that the request used. */
-  noteTokens(tokens: number): void
+  /** Receives what the request used. */
+  noteUse(use: JobUse): void
 }
 
 /** A job in the form in which another process can adopt it. */

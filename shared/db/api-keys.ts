@@ -23,16 +23,24 @@ import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
 import { ensureDefaultOrganization, holdOrganization } from './organizations.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
+import { NO_QUOTAS, type Quotas } from './schema/quotas.ts'
 
 /** The limits of one key besides those of the server; null sets none. */
-export interface KeyLimits {
+export interface KeyLimits extends Quotas {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
   /** Requests that may run jobs at the same time. */
   readonly concurrentJobs: number | null
 }
 
-/** An API key as its owner reads it. */
+export const NO_KEY_LIMITS: KeyLimits = {
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  concurrentJobs: null,
+  ...NO_QUOTAS,
+}
+
+/** An API key as its owner sees it. */
 export interface StoredApiKey extends KeyLimits {
   readonly id: string
   readonly organizationId: string

@@ -3,6 +3,7 @@ import { and, asc, eq, isNull } from 'drizzle-orm'
 import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
+import type { Quotas } from './schema/quotas.ts'
 
 /** A member's role in an organization. */
 export type OrganizationRole = 'owner' | 'admin' | 'member'
@@ -32,6 +33,26 @@ export async function ensureDefaultOrganization(
     await tx.insert(organizations).values({ id, name: DEFAULT_NAME })
     return id
   })
+}
+
+/** The quotas of an organization; undefined when there is none of that id. */
+export async function findQuotas(
+  db: Db,
+  { organizations }: Pick<OrganizationTables, 'organizations'>,
+  id: string,
+): Promise<Quotas | undefined> {
+  const rows = await db
+    .select({
+      requestsPerDay: organizations.requestsPerDay,
+      requestsPerMonth: organizations.requestsPerMonth,
+      tokensPerDay: organizations.tokensPerDay,
+      tokensPerMonth: organizations.tokensPerMonth,
+      costPerDay: organizations.costPerDay,
+      costPerMonth: organizations.costPerMonth,
+    })
+    .from(organizations)
+    .where(eq(organizations.id, id))
+  return rows[0]
 }
 
 type Tables = Pick<OrganizationTables, 'organizations' | 'members' | 'users'>

@@ -1,13 +1,13 @@
 import type { Pool } from 'pg'
 
 import { bodyOf, type ConsoleArea, type ConsoleCall, SHORT_TEXT } from '#api/console/api.ts'
-import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
+import { listQuery, quotaFields, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import { KEY_LIMIT_FIELDS, type KeyLimitsBody, keyLimitsOf } from '#api/v1/key-limits.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
-import type { ApiKeyStore, KeyLimits } from '#shared/db/api-keys.ts'
+import { type ApiKeyStore, NO_KEY_LIMITS } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 
 interface KeyServices {
@@ -32,12 +32,6 @@ interface OneKey {
 }
 
 const DAY_MS = 86_400_000
-/** The form contains all limits: an omitted limit is removed. */
-const NO_LIMITS: KeyLimits = {
-  requestsPerMinute: null,
-  tokensPerMinute: null,
-  concurrentJobs: null,
-}
 const NEW_KEY = bodyOf(
   {
     organization_id: SHORT_TEXT,
@@ -100,7 +94,8 @@ export function keyArea(services: KeyServices): ConsoleArea {
         detail: (body: KeyLimitsBody) => body,
         async handle({ params: { key: id }, body }: ConsoleCall<OneKey, KeyLimitsBody>) {
           const organizationId = await organizationOf(services, id)
-          const limits = { ...NO_LIMITS, ...keyLimitsOf(body) }
+          // The form names all limits: those that it leaves out are none.
+          const limits = { ...NO_KEY_LIMITS, ...keyLimitsOf(body) }
           const limited = await apiKeys.limit(organizationId, id, limits)
           if (limited === undefined) throw noSuchKey(id)
         },
@@ -130,7 +125,7 @@ function listKeys({ pool, prefix }: KeyServices, { query, organization, page }: 
     values: [query, organization],
     text: `select k.id, k.name, k.prefix, k.scopes, k.model_ids as models, k.created_at, k.expires_at,
         k.last_used_at, k.requests_per_minute::float8, k.tokens_per_minute::float8,
-        k.concurrent_jobs::float8 as concurrent_requests, k.organization_id, o.name as organization, u.email as created_by
+        k.concurrent_jobs::float8 as concurrent_requests, ${quotaFields('k')}, k.organization_id, o.name as organization, u.email as created_by
       from ${prefix}api_keys k join ${prefix}organizations o on o.id = k.organization_id
         left join ${prefix}users u on u.id = k.created_by
       where k.revoked_at is null and ($2::text is null or k.organization_id = $2)

@@ -1,9 +1,11 @@
 import type { Pool } from 'pg'
 
 import { bodyOf, type ConsoleArea, type ConsoleCall, SHORT_TEXT } from '#api/console/api.ts'
-import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
+import { listQuery, quotaFields, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import type { Organizations } from '#api/organizations/organizations.ts'
+import { QUOTA_FIELDS, type QuotasBody, quotasIn } from '#api/v1/key-limits.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
+import { NO_QUOTAS } from '#shared/db/schema/quotas.ts'
 import { failure } from '#shared/errors.ts'
 
 interface OrganizationServices {
@@ -64,6 +66,18 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
             ...(name !== undefined && { name }),
             ...(retentionDays !== undefined && { retentionDays }),
           })
+        },
+      },
+      {
+        method: 'POST',
+        path: '/organizations/:organization/quotas',
+        role: 'administrator',
+        operation: 'organization.limit',
+        body: bodyOf(QUOTA_FIELDS),
+        detail: (body: QuotasBody) => body,
+        // The form names all quotas: those that it leaves out are none.
+        async handle({ params, body }: ConsoleCall<OneOrganization, QuotasBody>) {
+          await organizations.update(params.organization, { ...NO_QUOTAS, ...quotasIn(body) })
         },
       },
       {
@@ -132,6 +146,7 @@ function listOrganizations(
     page,
     values: [query],
     text: `select o.id, o.name, o.retention_days, o.created_at, u.email as personal_of,
+        ${quotaFields('o')},
         (select count(*)::int from ${of('organization_members')}) as members,
         (select count(*)::int from ${of('api_keys')} and x.revoked_at is null) as keys,
         (select used_bytes::float8 from ${of('organization_storage')}) as stored_bytes

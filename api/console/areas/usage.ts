@@ -1,8 +1,14 @@
 import type { Pool } from 'pg'
 
 import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { listQuery, quotaFields, readPage } from '#api/console/lists.ts'
+import { dayOf } from '#api/limits/limit-store.ts'
+import { type QuotaServices, quotaStates, quotasOf } from '#api/limits/quotas.ts'
+import { costOf, priceOf } from '#api/usage/usage-meter.ts'
+import { QUOTA_NAMES, type QuotasBody, quotasIn } from '#api/v1/key-limits.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
+import { NO_QUOTAS, type Quotas } from '#shared/db/schema/quotas.ts'
 
 interface UsageServices {
   /** May lag slightly behind. */
@@ -10,6 +16,7 @@ interface UsageServices {
   readonly prefix: string
   readonly catalogue: Catalogue
   readonly clock: Clock
+  readonly quotas: QuotaServices
 }
 
 /** The columns by which usage is summed, in order. */
@@ -85,6 +92,12 @@ export function usageArea(services: UsageServices): ConsoleArea {
         },
       },
       {
+        path: '/quotas',
+        query: listQuery(),
+        handle: ({ query }: ConsoleCall<object, object, { page?: number }>) =>
+          listQuotas(services, query.page),
+      },
+      {
         path: '/usage.csv',
         query: QUERY,
         async handle({ query, reply }: Read) {
@@ -127,10 +140,20 @@ async function sumUp({ pool, prefix, catalogue, clock }: UsageServices, filter: 
   for (const row of rows.slice(0, ROWS_MAX)) {
     const values = columns.map((column) => row[column] ?? null)
     const name = JSON.stringify(values)
-    sums.set(name, add(sums.get(name), row, { columns, cost: costOf(catalogue, row) }))
+    sums.set(name, add(sums.get(name), row, { columns, cost: costOfRow(catalogue, row) }))
   }
   return { columns, rows: [...sums.values()], isCut: rows.length > ROWS_MAX }
 }
+
+interface Limited extends Readonly<Record<keyof QuotasBody, number | null>> {
+  readonly organization_id: string
+  readonly organization: string
+  readonly key_id: string | null
+  readonly key: string | null
+}
+
+/** The page of an organization shows its own quotas alone. */
+const NO_LIMITS = { monthlyTokens: 0 }
 
 type Priced = Omit<UsageSum, 'cost'> & { readonly priced_model: string }
 
@@ -150,12 +173,49 @@ function add(
   }
 }
 
-/** Null for a model without a price. */
-function costOf(catalogue: Catalogue, row: Priced): number | null {
-  const price = catalogue.find(row.priced_model)?.price
-  if (price === undefined) return null
-  const { input, output } = price
-  return (row.prompt_tokens * input + row.completion_tokens * output) / 1e6
+function costOfRow(catalogue: Catalogue, row: Priced): number | null {
+  const { prompt_tokens: promptTokens, completion_tokens: completionTokens } = row
+  return costOf(priceOf(catalogue, row.priced_model), { promptTokens, completionTokens })
+}
+
+/** The quotas of organizations and keys that have any, and what of each is used. */
+async function listQuotas(
+  { pool, prefix, quotas, clock }: UsageServices,
+  page: number | undefined,
+) {
+  const fields = Object.values(QUOTA_NAMES)
+  const has = (table: string): string => `num_nonnulls(${quotaFields(table)}) > 0`
+  const found = await readPage<Limited>(pool, {
+    page,
+    values: [],
+    text: `select * from (
+        select o.id as organization_id, o.name as organization, null as key_id, null as key,
+          ${quotaFields('o')} from ${prefix}organizations o
+        where o.deleted_at is null and ${has('o')}
+        union all
+        select o.id, o.name, k.id, k.name, ${quotaFields('k')} from ${prefix}api_keys k
+          join ${prefix}organizations o on o.id = k.organization_id
+        where k.revoked_at is null and ${has('k')}) limited
+      order by organization, organization_id, key nulls first, key_id`,
+  })
+  const day = dayOf(clock.now())
+  const rows = found.rows.map(async (row) => {
+    const { organization_id: organizationId, organization, key_id, key } = row
+    const own = quotasIn(Object.fromEntries(fields.map((field) => [field, row[field]]))) as Quotas
+    const limits =
+      key_id === null ? quotasOf(NO_LIMITS, undefined, own) : quotasOf(NO_LIMITS, own, NO_QUOTAS)
+    const states = await quotaStates(
+      quotas,
+      { organizationId, credentialId: key_id ?? '', day },
+      limits,
+    )
+    return states.map(({ amount, period, limit, used, resetsAtMs }) => {
+      const names = { organization_id: organizationId, organization, key_id, key }
+      const resets_at = new Date(resetsAtMs).toISOString()
+      return { ...names, amount, period, limit, used, resets_at }
+    })
+  })
+  return { ...found, rows: (await Promise.all(rows)).flat() }
 }
 
 /** RFC 4180. A cell that a spreadsheet would compute is prefixed with an apostrophe. */

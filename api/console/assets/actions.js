@@ -6,7 +6,7 @@ import { html, send } from './ui.js'
 
 /**
  * @typedef {import('./ui.js').Row} Row
- * @typedef {{ name: string, label: string, kind?: 'text' | 'email' | 'number' | 'select' |
+ * @typedef {{ name: string, label: string, step?: string, kind?: 'text' | 'email' | 'number' | 'select' |
  * 'checks',
  *   options?: readonly string[], hint?: string, isOptional?: boolean,
  *   value?: (row: Row) => string }} Field
@@ -88,7 +88,7 @@ function FieldInput({ field, row }) {
   const input =
     kind === 'select'
       ? html`<select name=${name}>${options.map((option) => html`<option key=${option} value=${option} selected=${option === start}>${option}</option>`)}</select>`
-      : html`<input type=${kind} name=${name} maxlength="320" min=${kind === 'number' ? 0 : undefined} required=${!isOptional} defaultValue=${start} />`
+      : html`<input type=${kind} name=${name} maxlength="320" min=${kind === 'number' ? 0 : undefined} step=${step} required=${!isOptional} defaultValue=${start} />`
   return html`<label class="field"><span>${label}</span>${input}${hinted}</label>`
 }
 

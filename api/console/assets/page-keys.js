@@ -1,3 +1,4 @@
+import { QUOTAS, quotasText } from './quotas.js'
 import { Section } from './sections.js'
 import { html, number, pageUrl, part, place, when } from './ui.js'
 
@@ -15,6 +16,7 @@ const LIMITS = [
   { name: 'requests_per_minute', label: 'Requests in a minute' },
   { name: 'tokens_per_minute', label: 'Tokens in a minute' },
   { name: 'concurrent_requests', label: 'Requests at the same time' },
+  ...QUOTAS,
 ].map((field) => ({ ...field, kind: 'number', isOptional: true, hint: 'Empty means no limit.' }))
 
 /** All API keys. */
@@ -161,7 +163,8 @@ function limitsOf(row) {
     [row.tokens_per_minute, 'tokens a minute'],
     [row.concurrent_requests, 'at the same time'],
   ].filter(([limit]) => limit !== null)
-  return set.map(([limit, what]) => `${number(limit)} ${what}`).join(', ') || 'none of its own'
+  const perMinute = set.map(([limit, what]) => `${number(limit)} ${what}`)
+  return [...perMinute, ...quotasText(row)].join(', ') || 'none of its own'
 }
 
 /** @param {Row} limits */

@@ -1,3 +1,4 @@
+import { QUOTAS, quotasText } from './quotas.js'
 import { Section } from './sections.js'
 import { bytes, html, number, pageUrl, part, place, when } from './ui.js'
 
@@ -37,6 +38,7 @@ const LIST = {
       show: ({ id, keys }) => ({ text: number(keys), href: pageUrl('keys', { organization: id }) }),
     },
     { label: 'Stored', isNumber: true, show: (row) => bytes(row.stored_bytes) },
+    { label: 'Quotas', show: (row) => quotasText(row).join(', ') },
     { label: 'Created', show: (row) => when(row.created_at) },
   ],
   actions: [
@@ -74,6 +76,22 @@ const LIST = {
       ],
       body: ({ name, days }) => ({ name, retention_days: days ?? null }),
       done: 'The organization is changed.',
+    },
+    {
+      label: 'Quotas',
+      role: administrator,
+      method: 'POST',
+      path: ({ id }) => `organizations/${part(id)}/quotas`,
+      question: 'They hold for all keys and members together, beginning within a minute.',
+      fields: QUOTAS.map((field) => ({
+        ...field,
+        kind: 'number',
+        isOptional: true,
+        hint: 'Empty means that of the installation, or none.',
+        value: (row) => String(row[field.name] ?? ''),
+      })),
+      body: (values) => Object.fromEntries(QUOTAS.map(({ name }) => [name, values[name] ?? null])),
+      done: 'The quotas are changed.',
     },
     {
       label: 'Delete',

@@ -1,5 +1,5 @@
 import { Section } from './sections.js'
-import { apiUrl, html, number, place } from './ui.js'
+import { apiUrl, html, number, pageUrl, place, when } from './ui.js'
 
 /** @typedef {import('./ui.js').Row} Row */
 
@@ -17,7 +17,37 @@ export function sections() {
       <button>Show</button>
       <a class="button" href=${apiUrl(`usage.csv?${wanted}`)} download>Download as CSV</a>
     </form>
-    <${Section} ...${listOf(groupBy, String(wanted))} />`
+    <${Section} ...${listOf(groupBy, String(wanted))} />
+    <${Section} ...${LIMITED} />`
+}
+
+/** @type {import('./sections.js').SectionOptions} */
+const LIMITED = {
+  title: 'Quotas',
+  path: 'quotas',
+  empty: 'No key and no organization has a quota of its own.',
+  about: 'Days and months are those of UTC.',
+  rowName: () => '',
+  columns: [
+    {
+      label: 'Organization',
+      show: ({ organization: name, organization_id: id }) => ({
+        text: name,
+        note: id,
+        href: pageUrl('organizations', { organization: id }),
+      }),
+    },
+    { label: 'Key', show: ({ key, key_id: id }) => ({ text: key ?? 'all', note: id ?? '' }) },
+    { label: 'Quota', show: ({ amount, period }) => `${amount} per ${period}` },
+    { label: 'Used', isNumber: true, show: ({ amount, used }) => amountText(amount, used) },
+    { label: 'Limit', isNumber: true, show: ({ amount, limit }) => amountText(amount, limit) },
+    { label: 'Resets', show: (row) => when(row.resets_at) },
+  ],
+}
+
+/** @param {string} amount @param {number} value */
+function amountText(amount, value) {
+  return amount === 'cost' ? value.toFixed(4) : number(value)
 }
 
 /** @param {{ name: string, label: string, options: readonly string[], value: string }} field */

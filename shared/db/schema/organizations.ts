@@ -1,7 +1,7 @@
 import { integer, primaryKey, smallint, text, uuid } from 'drizzle-orm/pg-core'
 
 import { authTables } from './auth.ts'
-import { bytea, moment, tableCreator, whole } from './columns.ts'
+import { quotaColumns } from './quotas.ts'
 
 /** Organizations, members and API keys, under the configured table prefix, with the users. */
 export function organizationTables(namespace: string) {
@@ -16,6 +16,7 @@ export function organizationTables(namespace: string) {
     deletedAt: moment('deleted_at'),
     /** Days for which stored content is kept; 0 stores nothing, null follows the installation. */
     retentionDays: integer('retention_days'),
+    ...quotaColumns(),
   })
   const members = table(
     'organization_members',
@@ -35,9 +36,10 @@ export function organizationTables(namespace: string) {
     prefix: text('prefix').notNull(),
     scopes: text('scopes').array(),
     modelIds: text('model_ids').array(),
-    requestsPerMinute: whole('requests_per_minute'),
-    tokensPerMinute: whole('tokens_per_minute'),
-    concurrentJobs: whole('concurrent_jobs'),
+    requestsPerMinute: bigint('requests_per_minute', { mode: 'number' }),
+    tokensPerMinute: bigint('tokens_per_minute', { mode: 'number' }),
+    concurrentJobs: bigint('concurrent_jobs', { mode: 'number' }),
+    ...quotaColumns(),
     createdBy: uuid('created_by'),
     createdAt: moment('created_at').notNull().defaultNow(),
     expiresAt: moment('expires_at'),
@@ -59,8 +61,14 @@ export function organizationTables(namespace: string) {
     endedAt: moment('ended_at'),
     endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
   })
-  /** Bytes of stored contents, counted by triggers and spread over several rows. */
-  const storedBytes = table(
+  // Links an organization to its user: the keys of a user's own organization depend on that user.
+  const { users } = authTables(namespace)
+  return { organizations, members, apiKeys, invitations, storedBytes: storedBytes(table), users }
+}
+
+/** Bytes of stored contents in several parts, which triggers count. */
+function storedBytes(table: ReturnType<typeof pgTableCreator>) {
+  return table(
     'stored_bytes',
     {
       organizationId: text('organization_id').notNull(),
@@ -69,9 +77,6 @@ export function organizationTables(namespace: string) {
     },
     (t) => [primaryKey({ columns: [t.organizationId, t.part] })],
   )
-  // Links an organization to its user: the keys of a user's own organization depend on that user.
-  const { users } = authTables(namespace)
-  return { organizations, members, apiKeys, invitations, storedBytes, users }
 }
 
 export type OrganizationTables = ReturnType<typeof organizationTables>

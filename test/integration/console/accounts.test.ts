@@ -39,6 +39,16 @@ describe('organizations', () => {
     const path = `organizations/${created.id}`
     await send('PATCH', path, { name: 'Acme & Sons', retention_days: 7 })
     expect(await find()).toMatchObject({ name: 'Acme & Sons', retention_days: 7 })
+    await send('POST', `${path}/quotas`, { tokens_per_day: 1000, cost_per_month: 0.5 })
+    expect(await find()).toMatchObject({ tokens_per_day: 1000, cost_per_month: 0.5 })
+    const quotas = (await read('quotas')).rows
+    const ofAll = { organization_id: created.id, organization: 'Acme & Sons', key: null, used: 0 }
+    expect(quotas).toMatchObject([
+      { ...ofAll, amount: 'tokens', period: 'day', limit: 1000 },
+      { ...ofAll, amount: 'cost', period: 'month', limit: 0.5 },
+    ])
+    await send('POST', `${path}/quotas`, {})
+    expect(await find()).toMatchObject({ tokens_per_day: null, cost_per_month: null })
     const { rows: members } = await read(`${path}/members`)
     expect(members).toMatchObject([{ email: 'owner@example.test', role: 'owner' }])
     const member = `${path}/members/${members[0].user_id}`
@@ -143,7 +153,7 @@ describe('API keys', () => {
     ])
     expect(JSON.stringify(list)).not.toContain(created.secret)
     expect(list.limits.requests_per_minute).toBeGreaterThan(0)
-    const limits = { requests_per_minute: 5000, tokens_per_minute: null, concurrent_requests: 2 }
+    const limits = { requests_per_minute: 5000, tokens_per_minute: null, cost_per_month: 2.5 }
     await administrator.send('POST', `keys/${created.id}/limits`, limits)
     expect((await administrator.read(`keys?query=${created.id}`)).rows).toMatchObject([limits])
     const limited = await administrator.read(`audit?query=${created.id}`)

@@ -4,6 +4,7 @@ import { createLimiter } from '#api/limits/limiter.ts'
 import { systemClock } from '#shared/clock.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { NO_LIMITS, NOTHING_USED } from '#test/support/limits.ts'
 import { it } from '#test/support/services.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
@@ -37,15 +38,8 @@ describe('anonymous users', () => {
             clock: systemClock,
             log,
             prefix: keyPrefix,
-            limits: {
-              requestsPerMinute: { key: 0, organization: 0 },
-              tokensPerMinute: { key: 0, organization: 0 },
-              anonymous,
-              concurrentJobs: 0,
-              monthlyTokens: 0,
-              organizationsPerUser: 0,
-            },
-            tokensSince: async () => 0,
+            limits: { ...NO_LIMITS, anonymous },
+            ...NOTHING_USED,
           }),
         ],
       },

@@ -8,18 +8,11 @@ import type { Database } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { NO_LIMITS, NOTHING_USED } from '#test/support/limits.ts'
 import { it } from '#test/support/services.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
 const log = createLogger({ level: 'silent' })
-const NO_LIMITS: LimitsConfig = {
-  requestsPerMinute: { key: 0, organization: 0 },
-  tokensPerMinute: { key: 0, organization: 0 },
-  anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
-  concurrentJobs: 0,
-  monthlyTokens: 0,
-  organizationsPerUser: 0,
-}
 
 interface Services {
   readonly database: Database
@@ -55,7 +48,7 @@ async function openLimited(
           log,
           prefix: keyPrefix,
           limits: { ...NO_LIMITS, ...limits },
-          tokensSince: async () => 0,
+          ...NOTHING_USED,
         }),
       ],
     },

@@ -3,18 +3,22 @@ import { afterEach, describe, expect } from 'vitest'
 
 import {
   charge,
+  fillCounter,
   type LimitStore,
   leasesKeys,
   type RequestLimits,
   settle,
-  usedOf,
-  WINDOW_MS,
 } from '#api/limits/limit-store.ts'
+import { quotaAt, quotasOf } from '#api/limits/quotas.ts'
+import { usedOf, WINDOW_MS } from '#api/limits/windows.ts'
+import { NO_QUOTAS } from '#shared/db/schema/quotas.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { NO_LIMITS } from '#test/support/limits.ts'
 import { it } from '#test/support/services.ts'
 
-const SUBJECT = { organizationId: 'org-one', credentialId: 'key_1', month: '2026-11' }
+const SUBJECT = { organizationId: 'org-one', credentialId: 'key_1', day: '2026-11-28' }
+const NONE = { requests: 0, tokens: 0, cost: 0 }
 const NO_JOB = { tokens: 0, lease: '' }
 const job = (tokens: number, lease = 'job') => ({ tokens, lease })
 const closers: (() => unknown)[] = []
@@ -42,13 +46,12 @@ async function openScene(
     redis,
     prefix,
     limits: {
+      ...NO_LIMITS,
       requestsPerMinute: { key: perMinute.requests ?? 0, organization: 0 },
       tokensPerMinute: { key: perMinute.tokens ?? 0, organization: 0 },
       concurrentJobs: perMinute.jobs ?? 0,
       concurrentJobsOfKey: 0,
-      anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
-      monthlyTokens: perMinute.month ?? 0,
-      organizationsPerUser: 0,
+      quotas: quotasOf({ monthlyTokens: perMinute.month ?? 0 }, undefined, NO_QUOTAS),
     },
     async count(minutesAgo, { requests = 0, tokens = 0 }) {
       const [seconds] = await redis.time()
@@ -102,7 +105,7 @@ describe('the window of a minute', () => {
   }) => {
     const scene = await openScene({ redisUrl, keyPrefix }, { tokens: 1000 })
     const { minute } = await charge(scene, SUBJECT, job(100))
-    const bill = { tokensToAdd: -30, lease: 'job', tokensOfMonth: 0 }
+    const bill = { tokensToAdd: -30, lease: 'job', used: NONE }
     await settle(scene, SUBJECT, { ...bill, minute })
     expect(await scene.field('tc')).toBe(70)
     await scene.count(1, { tokens: 100 })
@@ -117,7 +120,7 @@ describe('the window of a minute', () => {
   }) => {
     const scene = await openScene({ redisUrl, keyPrefix }, { tokens: 1000 })
     const { minute } = await charge(scene, SUBJECT, job(50))
-    const late = { minute: minute - 5, lease: '', tokensOfMonth: 0 }
+    const late = { minute: minute - 5, lease: '', used: NONE }
     await settle(scene, SUBJECT, { ...late, tokensToAdd: -30 })
     expect(await scene.field('tc')).toBe(50)
     await settle(scene, SUBJECT, { ...late, tokensToAdd: 20 })
@@ -131,15 +134,21 @@ describe('the quota of a month', () => {
     keyPrefix,
   }) => {
     const scene = await openScene({ redisUrl, keyPrefix }, { month: 100 })
-    const month = `${keyPrefix}:limits:month:org-one:`
-    await scene.redis.set(`${month}2026-11`, 99)
-    await scene.redis.set(`${month}2026-12`, 0)
+    expect((await charge(scene, SUBJECT, job(50))).verdict).toBe('unknown')
+    const next = { ...SUBJECT, day: '2026-12-01' }
+    const counter = { of: 'organization', period: 'month' } as const
+    await fillCounter(scene, SUBJECT, { counter, used: { ...NONE, tokens: 99 } })
+    await fillCounter(scene, next, { counter, used: NONE })
     const { verdict, minute } = await charge(scene, SUBJECT, job(50))
     expect(verdict).toBe('admitted')
-    await settle(scene, SUBJECT, { minute, tokensToAdd: 0, lease: 'job', tokensOfMonth: 1 })
-    expect((await charge(scene, SUBJECT, job(1))).verdict).toBe('month')
+    const used = { ...NONE, tokens: 1 }
+    await settle(scene, SUBJECT, { minute, tokensToAdd: 0, lease: 'job', used })
+    const refused = await charge(scene, SUBJECT, job(1))
+    expect([refused.verdict, quotaAt(scene.limits.quotas, refused.usedUp)]).toEqual([
+      'quota',
+      { ...counter, amount: 'tokens', limit: 100 },
+    ])
     expect((await charge(scene, SUBJECT, NO_JOB)).verdict).toBe('admitted')
-    const next = { ...SUBJECT, month: '2026-12' }
     expect((await charge(scene, next, job(1))).verdict).toBe('admitted')
   })
 })
@@ -160,7 +169,7 @@ describe('the places of running jobs', () => {
     expect((await charge(scene, SUBJECT, job(0, 'three'))).verdict).toBe('jobs')
     const other = { ...SUBJECT, organizationId: 'org-two' }
     expect((await charge(scene, other, job(0, 'four'))).verdict).toBe('admitted')
-    const bill = { minute: 0, tokensToAdd: 0, tokensOfMonth: 0 }
+    const bill = { minute: 0, tokensToAdd: 0, used: NONE }
     await settle(scene, SUBJECT, { ...bill, lease: 'one' })
     expect((await charge(scene, SUBJECT, job(0, 'three'))).verdict).toBe('admitted')
   })

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 
 import { afterEach, describe, expect } from 'vitest'
 
+import type { QuotaState } from '#api/limits/quotas.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
 import { createUsageMeter } from '#api/usage/usage-meter.ts'
 import { openUsageRecord } from '#api/usage/usage-store.ts'
@@ -39,7 +40,7 @@ async function openMetered(database: Database, redisUrl: string, prefix: string)
       requestId: 'req_1',
       apiKeyId: 'key_1',
       userId: undefined,
-      noteTokens: (tokens: number) => recorded.push(tokens),
+      noteUse: ({ tokens }: { tokens: number }) => recorded.push(tokens),
     },
     rows: async () => {
       await usageWriter.close()
@@ -112,11 +113,20 @@ describe('the use of a job', () => {
 describe('GET /v1/usage', () => {
   const MARCH = `start_time=${Date.parse('2026-03-01') / 1000}&end_time=${Date.parse('2026-04-01') / 1000}`
 
+  const STATE: QuotaState = {
+    of: 'api_key',
+    period: 'month',
+    amount: 'cost',
+    limit: 2,
+    used: 2.5,
+    resetsAtMs: Date.parse('2026-04-01'),
+  }
+
   async function openSurface(database: Database) {
     const usage = openUsageRecord(database.db, usageTables(''))
     const usageWriter = openWriter(usage)
     const surface = await openV1App(database, [
-      usagePlugin({ usage, usageWriter, clock: systemClock }),
+      usagePlugin({ usage, usageWriter, clock: systemClock, quotaStates: async () => [STATE] }),
     ])
     closers.push(() => surface.app.close())
     const list = async (query: string, secret?: string) => {
@@ -129,6 +139,7 @@ describe('GET /v1/usage', () => {
   interface Page {
     data: { id: string; day: string; model: string; api_key_id: string; requests: number }[]
     has_more: boolean
+    quotas: object[]
     last_id: string
     error: { param: string; code: string }
   }
@@ -144,6 +155,17 @@ describe('GET /v1/usage', () => {
       rowOf({ organizationId: 'org-two' }),
     ])
     const { body } = await list(MARCH)
+    expect(body.quotas).toEqual([
+      {
+        object: 'quota',
+        of: 'api_key',
+        name: 'cost_per_month',
+        limit: 2,
+        used: 2.5,
+        remaining: 0,
+        resets_at: STATE.resetsAtMs / 1000,
+      },
+    ])
     expect(body.data).toMatchObject([
       { day: '2026-03-01', model: 'other', api_key_id: 'key_1', requests: 1 },
       {
@@ -181,7 +203,7 @@ describe('GET /v1/usage', () => {
     const usageWriter = openWriter(usage)
     const surface = await openV1App(
       database,
-      [usagePlugin({ usage, usageWriter, clock: systemClock })],
+      [usagePlugin({ usage, usageWriter, clock: systemClock, quotaStates: async () => [] })],
       {
         verifyAccessToken: async (token) => ({
           userId: me,

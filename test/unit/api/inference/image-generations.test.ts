@@ -62,7 +62,7 @@ describe('POST /v1/images/generations', () => {
       createdAtMs: 0,
       signal: new AbortController().signal,
       caller: { organizationId: 'org-a', modelIds: null, scopes: null, expiresAtMs: null },
-      noteTokens: () => {},
+      noteUse: () => {},
       leaveSlot: () => {},
     })
     const headers = { [STORED_REQUEST_HEADER]: token }

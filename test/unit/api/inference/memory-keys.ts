@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-import type { ApiKeyStore, StoredApiKey } from '#shared/db/api-keys.ts'
+import { type ApiKeyStore, NO_KEY_LIMITS, type StoredApiKey } from '#shared/db/api-keys.ts'
 
 /** API keys in memory. */
 export class MemoryKeys implements ApiKeyStore {
@@ -23,9 +23,7 @@ export class MemoryKeys implements ApiKeyStore {
       createdAt: new Date(0),
       expiresAt: null,
       lastUsedAt: null,
-      requestsPerMinute: null,
-      tokensPerMinute: null,
-      concurrentJobs: null,
+      ...NO_KEY_LIMITS,
       ...key,
     })
   }

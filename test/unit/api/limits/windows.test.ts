@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
-import { limitHeaders, remainingOf, resetMs, usedOf, waitMs } from '#api/limits/limit-store.ts'
+import { limitHeaders, remainingOf, resetMs, usedOf, waitMs } from '#api/limits/windows.ts'
 import { SEED } from '#test/support/random.ts'
 
 // limit, previous, current, elapsed, wanted → used, wait (undefined: never)

@@ -1,0 +1,206 @@
+import { describe, expect, onTestFinished, vi } from 'vitest'
+
+import { createLimiter } from '#api/limits/limiter.ts'
+import { openQuotas } from '#api/server/quotas.ts'
+import { openUsageRecord } from '#api/usage/usage-store.ts'
+import { accountOf } from '#api/v1/request-context.ts'
+import { parseCatalogue } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
+import type { LimitsConfig } from '#shared/config/limits.ts'
+import { type KeyLimits, openApiKeys } from '#shared/db/api-keys.ts'
+import type { Database } from '#shared/db/client.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import type { Quotas } from '#shared/db/schema/quotas.ts'
+import { type UsageRow, usageTables } from '#shared/db/schema/usage.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { NO_LIMITS } from '#test/support/limits.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const log = createLogger({ level: 'silent' })
+const CATALOGUE = parseCatalogue({
+  models: [{ id: 'priced', kind: 'completion', source: 'x', price: { input: 1, output: 10 } }],
+})
+
+interface Services {
+  readonly database: Database
+  readonly redisUrl: string
+  readonly keyPrefix: string
+}
+
+/** An API process whose requests use `use` each. */
+async function openProcess(
+  { database, redisUrl, keyPrefix }: Services,
+  { use = { tokens: 0, cost: 0 }, limits = {} as Partial<LimitsConfig> } = {},
+) {
+  const redis = await openRedis(redisUrl, 'producer', log)
+  onTestFinished(() => redis.disconnect())
+  const usage = openUsageRecord(database.db, usageTables(''))
+  const quotas = openQuotas({
+    redis,
+    log,
+    database,
+    usage,
+    clock: systemClock,
+    catalogue: CATALOGUE,
+    organizationTables: organizationTables(''),
+    config: {
+      infra: { redisPrefix: keyPrefix } as never,
+      limits: { ...NO_LIMITS, ...limits },
+    },
+  })
+  const surface = await openV1App(
+    database,
+    [
+      async (app) => {
+        app.get('/things', { config: { scope: 'any' } }, async () => ({ ok: true }))
+        app.post('/completions', { config: { scope: 'completions' } }, async (request) => {
+          accountOf(request).noteUse(use)
+          return { ok: true }
+        })
+      },
+    ],
+    { gates: [createLimiter({ ...quotas, log })] },
+  )
+  onTestFinished(() => surface.app.close())
+  const keys = openApiKeys(database.db, organizationTables(''))
+  const rights = { name: 'x', scopes: null, modelIds: null, expiresAt: null }
+  const newKey = async (own: Partial<KeyLimits>) =>
+    keys.create({ organizationId: 'org-one', ...rights, ...own })
+  const limitOrganization = (own: Partial<Quotas>) =>
+    database.db.update(organizationTables('').organizations).set(own)
+  const statusOf = async (secret?: string) =>
+    (await surface.post('/completions', { prompt: 'x' }, secret)).status
+  return { ...surface, newKey, limitOrganization, statusOf, usage, redis }
+}
+
+/** The row of a request of today. */
+function rowOf(row: Partial<UsageRow>): UsageRow {
+  return {
+    jobId: `job-${Math.random()}`,
+    organizationId: 'org-one',
+    apiKeyId: null,
+    userId: null,
+    requestId: null,
+    kind: 'completion',
+    modelId: 'priced',
+    outcome: 'finished',
+    promptTokens: 0,
+    completionTokens: 0,
+    cachedTokens: 0,
+    createdAt: new Date(),
+    ...row,
+  }
+}
+
+describe('a quota of a key', () => {
+  it('refuses requests that run jobs until it resets, and says when', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const { call, post, newKey, statusOf } = await openProcess({ database, redisUrl, keyPrefix })
+    const { secret } = await newKey({ requestsPerDay: 2 })
+    expect([await statusOf(secret), await statusOf(secret)]).toEqual([200, 200])
+    const refused = await post('/completions', { prompt: 'x' }, secret)
+    const { error } = (await refused.json()) as { error: { message: string } }
+    const midnight = new Date(Math.ceil(Date.now() / 86_400_000) * 86_400_000).toISOString()
+    expect([refused.status, error]).toEqual([
+      429,
+      {
+        type: 'insufficient_quota',
+        code: 'insufficient_quota',
+        param: null,
+        message: `You exceeded your current quota of this API key on requests per day: Limit 2. It resets at ${midnight}.`,
+      },
+    ])
+    expect(refused.headers.get('x-should-retry')).toBe('false')
+    const resetsAtMs = Date.now() + Number(refused.headers.get('retry-after')) * 1000
+    expect(Math.abs(resetsAtMs - Date.parse(midnight))).toBeLessThan(30_000)
+    // What runs no job, and other keys, are not counted.
+    expect((await call('/things', {}, secret)).status).toBe(200)
+    expect(await statusOf()).toBe(200)
+  })
+
+  it('holds to the one for all processes together', async ({ database, redisUrl, keyPrefix }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const processes = [await openProcess(services), await openProcess(services)]
+    const created = await processes[0]?.newKey({ requestsPerMonth: 5 })
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => processes[at % 2]?.statusOf(created?.secret)),
+    )
+    expect(statuses.filter((status) => status === 200)).toHaveLength(5)
+    expect(statuses.filter((status) => status === 429)).toHaveLength(15)
+  })
+
+  it.for([
+    ['tokensPerDay', { tokensPerDay: 10 }],
+    ['tokensPerMonth', { tokensPerMonth: 10 }],
+    ['costPerDay', { costPerDay: 0.000002 }],
+    ['costPerMonth', { costPerMonth: 0.000002 }],
+  ] as const)(
+    'ends with the request that uses up %s',
+    async ([, own], { database, redisUrl, keyPrefix }) => {
+      const services = { database, redisUrl, keyPrefix }
+      const use = { tokens: 10, cost: 0.000002 }
+      const { newKey, statusOf } = await openProcess(services, { use })
+      const { secret } = await newKey(own)
+      expect(await statusOf(secret)).toBe(200)
+      await expect.poll(() => statusOf(secret)).toBe(429)
+    },
+  )
+
+  it('counts what is recorded where Redis has lost its counters', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const { newKey, statusOf, usage, redis } = await openProcess(services)
+    const { key, secret } = await newKey({ costPerMonth: 2, tokensPerDay: 2_000_000 })
+    expect(await statusOf(secret)).toBe(200)
+    const used = { apiKeyId: key.id, promptTokens: 1_000_000, completionTokens: 100_000 }
+    await usage.add([rowOf(used), rowOf({ apiKeyId: 'key_of_another', promptTokens: 9e6 })])
+    const counters = await redis.keys(`${keyPrefix}:limits:api_key:*`)
+    expect(counters).toHaveLength(2)
+    await redis.del(counters)
+    expect(await statusOf(secret)).toBe(429)
+    const lower = await newKey({ tokensPerDay: 1 })
+    expect(await statusOf(lower.secret)).toBe(200)
+  })
+})
+
+describe('a quota of an organization', () => {
+  it('holds for all its keys together, and replaces that of the installation', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const use = { tokens: 10, cost: 0 }
+    const limits = { monthlyTokens: 10 }
+    const { newKey, limitOrganization, statusOf } = await openProcess(services, { use, limits })
+    const other = await newKey({})
+    expect(await statusOf()).toBe(200)
+    await expect.poll(() => statusOf(other.secret)).toBe(429)
+    await limitOrganization({ tokensPerMonth: 1000 })
+    await expect.poll(() => statusOf(other.secret), { timeout: 10_000 }).toBe(200)
+    await limitOrganization({ tokensPerMonth: 10 })
+    await expect.poll(() => statusOf(), { timeout: 10_000 }).toBe(429)
+  })
+
+  it('is not enforced while neither Redis nor the record knows its usage', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const { limitOrganization, statusOf, usage } = await openProcess(services)
+    await limitOrganization({ requestsPerDay: 1 })
+    vi.spyOn(usage, 'sumSince').mockRejectedValue(new Error('no database'))
+    expect([await statusOf(), await statusOf()]).toEqual([200, 200])
+    vi.restoreAllMocks()
+    expect([await statusOf(), await statusOf()]).toEqual([200, 429])
+  })
+})
