@@ -57,13 +57,17 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
     refreshTokens,
     and(isNotNull(refreshTokens.revokedAt), lt(refreshTokens.revokedAt, ago(DAY_MS))),
   )
+  const { auditRetentionDays, unconfirmedUserTtlSeconds: ttlSeconds } = config.cleanup
+  if (auditRetentionDays > 0) {
+    const old = lt(tables.auditLog.createdAt, ago(auditRetentionDays * DAY_MS))
+    await sweep('auditLog', tables.auditLog, old)
+  }
   const ended = endedSessions(services, ago)
   if (ended !== undefined) await sweep('sessions', tables.sessions, ended)
   if (config.signup.isAnonymousEnabled) {
     const old = and(eq(users.isAnonymous, true), lt(users.createdAt, ago(30 * DAY_MS)))
     result.anonymousUsers = await deleteUsers(services, old)
   }
-  const ttlSeconds = config.cleanup.unconfirmedUserTtlSeconds
   if (ttlSeconds > 0) {
     const expired = unconfirmedUsers(store, ago(ttlSeconds * 1000))
     result.unconfirmedUsers = await deleteUsers(services, expired)

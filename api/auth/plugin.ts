@@ -159,7 +159,7 @@ async function takeLimit(
   const { header } = services.config.rateLimits
   const client = header === '' ? '' : clientOf(headerOf(request, header) ?? '')
   // The address of an untrusted proxy, or of this machine, identifies no client.
-  if (client === '' && !(row.createsUsers && isPublicAddress(request.ip))) return
+  if (client === '' && !(row.storesForVisitors && isPublicAddress(request.ip))) return
   const limit = row.limit(request.body)
   const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
   if (client !== '') return services.limits.takeRequest(limit, bucket, client)

@@ -33,8 +33,11 @@ interface RouteRow<G extends Guard, B, Q, P> {
   readonly needsUser?: (body: Value<B>, query: Value<Q>) => boolean
   /** The bucket that counts requests of the client's address. */
   readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)
-  /** Whether the row may create users: its limit then applies even without a configured header. */
-  readonly createsUsers?: boolean
+  /**
+   * Whether requests without a session may store rows, such as users: its limit then applies even
+   * without a configured header.
+   */
+  readonly storesForVisitors?: boolean
   /** Whether a CAPTCHA is required, if CAPTCHAs are enabled. */
   readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
   readonly body?: B
@@ -55,7 +58,7 @@ export interface Route {
   readonly guard: Guard
   readonly needsUser: (body: unknown, query: unknown) => boolean
   readonly limit: ((body: unknown) => RequestLimit) | undefined
-  readonly createsUsers: boolean
+  readonly storesForVisitors: boolean
   readonly captcha: (body: unknown, query: unknown) => boolean
   readonly body: TSchema | undefined
   readonly isBodyOptional: boolean
@@ -83,7 +86,7 @@ export function route<
       limit === undefined
         ? undefined
         : (body) => (typeof limit === 'function' ? limit(body as Value<B>) : limit),
-    createsUsers: row.createsUsers ?? false,
+    storesForVisitors: row.storesForVisitors ?? false,
     captcha: (body, query) =>
       typeof captcha === 'function' ? captcha(body as Value<B>, query as Value<Q>) : captcha,
     body: row.body,

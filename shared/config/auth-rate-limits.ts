@@ -52,7 +52,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
   return {
     header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
       about:
-        'header that identifies clients for rate limits; if unset, sign-ups and one-time codes alone are limited, ten times as many for each public network',
+        'header that identifies clients for rate limits; if unset, sign-ups, one-time codes and begun sign-ins by a provider or passkey alone are limited, ten times as many for each public network',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',
@@ -68,7 +68,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     }),
     tokenRefresh: read(
       'AUTH_RATE_LIMIT_TOKEN_REFRESH',
-      '/token per 5 minutes',
+      '/token, and sign-ins by a provider that begin, per 5 minutes',
       perFiveMinutes(150),
     ),
     verify: read('AUTH_RATE_LIMIT_VERIFY', '/verify per 5 minutes', perFiveMinutes(30)),

@@ -82,6 +82,8 @@ interface CleanupConfig {
   readonly intervalSeconds: number
   /** Users who signed up but confirmed nothing are deleted at this age; 0 for never. */
   readonly unconfirmedUserTtlSeconds: number
+  /** Days for which the audit log is kept; 0 for ever. */
+  readonly auditRetentionDays: number
 }
 
 /** Features kept for compatibility; they may be removed without notice. */
@@ -290,6 +292,11 @@ function readCleanupConfig(env: EnvReader): CleanupConfig {
     unconfirmedUserTtlSeconds: env.seconds('MILLRACE_UNCONFIRMED_USER_TTL', {
       about: 'age at which users who signed up and confirmed nothing are deleted; 0 keeps them',
       fallback: 7 * 86_400,
+    }),
+    auditRetentionDays: env.int('MILLRACE_AUDIT_RETENTION_DAYS', {
+      about: 'days after which entries of the audit log are deleted; 0 keeps them',
+      fallback: 365,
+      max: 36_500,
     }),
   }
 }

@@ -10,7 +10,7 @@ import { prepared } from '#shared/db/client.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { SEED_BYTES } from './rotation-store.ts'
-import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
+import { addProof, SESSIONS_MAX, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 
 /** A session that has just been opened. */
 export interface OpenedSession {
@@ -95,8 +95,13 @@ function prepareOpening({ db, tables }: Store, name: string, more: readonly With
   const issued = db.$with('issued', {}).as(sql`
     insert into ${refreshTokens} (session_id, token_sha256, seed, created_at)
     select id, ${given('tokenSha256')}, ${given('seed')}, ${now} from opened`)
+  // The new session is not among those that the statement sees.
+  const ended = db.$with('ended', {}).as(sql`
+    delete from ${sessions} where id in (
+      select id from ${sessions} where user_id = (select id from locked)
+      order by coalesce(refreshed_at, created_at) desc offset ${SESSIONS_MAX - 1})`)
   return db
-    .with(locked, opened, issued, ...more)
+    .with(locked, opened, issued, ended, ...more)
     .update(users)
     .set({ lastSignInAt: now, updatedAt: now })
     .where(eq(users.id, sql`(select id from locked)`))

@@ -1,6 +1,7 @@
 import { integer, primaryKey, smallint, text, uuid } from 'drizzle-orm/pg-core'
 
 import { authTables } from './auth.ts'
+import { bytea, moment, tableCreator, whole } from './columns.ts'
 import { quotaColumns } from './quotas.ts'
 
 /** Organizations, members and API keys, under the configured table prefix, with the users. */
@@ -36,9 +37,9 @@ export function organizationTables(namespace: string) {
     prefix: text('prefix').notNull(),
     scopes: text('scopes').array(),
     modelIds: text('model_ids').array(),
-    requestsPerMinute: bigint('requests_per_minute', { mode: 'number' }),
-    tokensPerMinute: bigint('tokens_per_minute', { mode: 'number' }),
-    concurrentJobs: bigint('concurrent_jobs', { mode: 'number' }),
+    requestsPerMinute: whole('requests_per_minute'),
+    tokensPerMinute: whole('tokens_per_minute'),
+    concurrentJobs: whole('concurrent_jobs'),
     ...quotaColumns(),
     createdBy: uuid('created_by'),
     createdAt: moment('created_at').notNull().defaultNow(),
@@ -67,7 +68,7 @@ export function organizationTables(namespace: string) {
 }
 
 /** Bytes of stored contents in several parts, which triggers count. */
-function storedBytes(table: ReturnType<typeof pgTableCreator>) {
+function storedBytes(table: ReturnType<typeof tableCreator>) {
   return table(
     'stored_bytes',
     {

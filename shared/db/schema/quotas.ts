@@ -1,4 +1,6 @@
-import { bigint, doublePrecision } from 'drizzle-orm/pg-core'
+import { doublePrecision } from 'drizzle-orm/pg-core'
+
+import { whole } from './columns.ts'
 
 /** The quotas of an API key or an organization by the days and months of UTC; null sets none. */
 export interface Quotas {
@@ -21,15 +23,13 @@ export const NO_QUOTAS: Quotas = {
   costPerMonth: null,
 }
 
-const count = (name: string) => bigint(name, { mode: 'number' })
-
 /** The columns of the quotas. */
 export function quotaColumns() {
   return {
-    requestsPerDay: count('requests_per_day'),
-    requestsPerMonth: count('requests_per_month'),
-    tokensPerDay: count('tokens_per_day'),
-    tokensPerMonth: count('tokens_per_month'),
+    requestsPerDay: whole('requests_per_day'),
+    requestsPerMonth: whole('requests_per_month'),
+    tokensPerDay: whole('tokens_per_day'),
+    tokensPerMonth: whole('tokens_per_month'),
     costPerDay: doublePrecision('cost_per_day'),
     costPerMonth: doublePrecision('cost_per_month'),
   }

@@ -28,6 +28,7 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
     unconfirmedUsers: 0,
     webauthnChallenges: 0,
     abandonedFlows: 0,
+    auditLog: 0,
   }
   const session = await signedInUser(server)
   await refresh(server, session.refresh_token)
@@ -152,5 +153,22 @@ it('deletes unconfirmed sign-ups after their lifetime, and no other user', async
   expect(await cleanUp(server.services)).toMatchObject({ unconfirmedUsers: 1 })
   const { body: list } = await server.call({ path: '/admin/users', bearer })
   expect(list.users).toHaveLength(3)
+  await server.close()
+})
+
+it('keeps the audit log for the days of its setting', async () => {
+  const env = { MILLRACE_AUDIT_RETENTION_DAYS: '30' }
+  const server = await startServer({ isFrozen: true, env })
+  await signedInUser(server)
+  server.clock.advance(29 * DAY_SECONDS)
+  expect(await cleanUp(server.services)).toMatchObject({ auditLog: 0 })
+  server.clock.advance(2 * DAY_SECONDS)
+  const { pool } = server.database
+  const entries = async () =>
+    (await pool.query('select count(*)::int as entries from audit_log_entries')).rows[0].entries
+  const before = await entries()
+  expect(before).toBeGreaterThan(0)
+  expect(await cleanUp(server.services)).toMatchObject({ auditLog: before })
+  expect(await entries()).toBe(0)
   await server.close()
 })

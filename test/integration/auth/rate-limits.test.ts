@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createRateLimits, type RateLimits } from '#api/auth/rate-limits.ts'
 
+import { fakeProviders } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD } from './support/people.ts'
 import { type CallResult, readConfig, startServer, type TestServer } from './support/server.ts'
 
@@ -106,6 +107,26 @@ describe('limits per network', () => {
         post('/token?grant_type=refresh_token', { refresh_token: 'x' }, '8.8.4.4'),
       )
       expect(await count(signIns, refused)).toBe(0)
+    } finally {
+      await server.close()
+    }
+  })
+})
+
+describe('sign-ins by a provider that begin', () => {
+  it('are bounded for a network without a configured header, because each is stored', async () => {
+    const server = await startServer({ isFrozen: true, providers: fakeProviders() })
+    try {
+      const begin = async (remoteAddress: string) => {
+        const url = '/authorize?provider=github'
+        return (await server.app.inject({ url, remoteAddress })).statusCode
+      }
+      const statuses = await Promise.all(Array.from({ length: 303 }, () => begin('8.8.4.4')))
+      expect(statuses.filter((status) => status === 429)).toHaveLength(3)
+      expect(await begin('8.8.8.8')).toBe(302)
+      expect(await begin('10.0.0.7')).toBe(302)
+      const count = 'select count(*)::int as flows from flow_states'
+      expect((await server.database.pool.query(count)).rows).toEqual([{ flows: 302 }])
     } finally {
       await server.close()
     }

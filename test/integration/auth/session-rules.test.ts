@@ -108,3 +108,30 @@ describe('AUTH_SESSIONS_SINGLE_PER_USER', () => {
     })
   })
 })
+
+describe('the sessions of one user', () => {
+  it('are bounded: a further sign-in ends the one that was used least recently', () =>
+    withServer({}, async (server) => {
+      const { email, id } = await createUser(server)
+      const first = await signIn(server, email)
+      server.clock.advance(1)
+      const second = await signIn(server, email)
+      server.clock.advance(1)
+      const used = (await refresh(server, first.refresh_token)).body
+      const { pool } = server.database
+      const now = new Date(server.clock.now())
+      await pool.query(
+        `insert into sessions (id, user_id, created_at, updated_at)
+          select gen_random_uuid(), $1, $2, $2 from generate_series(1, 998)`,
+        [id, now],
+      )
+      server.clock.advance(1)
+      await signIn(server, email)
+      const count = 'select count(*)::int as sessions from sessions where user_id = $1'
+      expect((await pool.query(count, [id])).rows).toEqual([{ sessions: 1000 }])
+      expect((await refresh(server, second.refresh_token)).body).toMatchObject({
+        error_code: 'refresh_token_not_found',
+      })
+      expect((await refresh(server, used.refresh_token)).status).toBe(200)
+    }))
+})
