@@ -7,9 +7,9 @@ import type { DecoderConfig } from './model-files.ts'
 import { bytesOfPast, hasCacheInputs, isCacheInput } from './past-inputs.ts'
 import { findableWindow } from './rewrite/attention-probe.ts'
 
-const HEADS_UNKNOWN = 32 // where config.json does not say
-const SCORE_BYTES = 4 // of one head, query and position
-/** Positions where config.json does not say. */
+const HEADS_UNKNOWN = 32 // if config.json states none
+const SCORE_BYTES = 4 // of one head, for each pair of query and position
+/** The context length of a model whose config.json states none. */
 export const CONTEXT_TOKENS_UNKNOWN = 2048
 
 /** Settings of an engine that limit its context. */
@@ -18,11 +18,11 @@ export interface ContextLimits {
   readonly maxContextTokens?: number
   readonly memoryBytes?: number
   readonly prefillChunk: number
-  /** Whether the cache lies in the memory of a device. */
+  /** Whether the cache is in device memory. */
   readonly isOnDevice: boolean
 }
 
-/** The limits from which the context of a decoder is chosen. */
+/** The limits that determine the context of a decoder. */
 export async function readDemand(
   limits: ContextLimits,
   decoder: {
@@ -38,7 +38,8 @@ export async function readDemand(
   const { config, file, model, operators, areCachesAdded = false } = decoder
   const hasCacheBranch = model.graph.inputs.some(({ name }) => name === 'use_cache_branch')
   const hasCache = hasCacheInputs(model)
-  // States alone bound no length, and their models rarely say what they were trained with.
+  // States alone do not limit the length, and such models rarely state the length of their
+  // training.
   const lengthUnknown = (hasCache ? undefined : maxContextTokens) ?? CONTEXT_TOKENS_UNKNOWN
   const modelLength = Math.min(
     config.contextLength ?? lengthUnknown,

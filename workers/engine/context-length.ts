@@ -3,23 +3,23 @@ import { totalmem } from 'node:os'
 import type { Model } from '#workers/graph/model.ts'
 import { nodesOf } from '#workers/graph/operators.ts'
 
-/** The limits from which the context of a model is chosen. */
+/** The limits that determine the context of a model. */
 export interface ContextDemand {
-  /** Positions that the model was made for. */
+  /** The context length that the model was made for. */
   readonly modelLength: number
-  /** `maxContextTokens` of the operator, which no amount of memory changes. */
+  /** The operator's `maxContextTokens`, which applies regardless of memory. */
   readonly wantedMax: number | undefined
   readonly slots: number
   /** Bytes of one position in the cache of one slot. */
   readonly positionBytes: number
-  /** Bytes of the states of one slot, of any length. */
+  /** Bytes of the states of one slot, independent of its length. */
   readonly stateBytes: number
   /** Bytes of one position in the working memory of a run. */
   readonly runBytes: number
-  /** Why no more than `CONTEXT_TOKENS_CERTAIN` is possible, with any memory. */
+  /** Why the context cannot exceed `CONTEXT_TOKENS_CERTAIN`, regardless of memory. */
   readonly fixedBy?: 'device' | 'wholePrompts'
   readonly weightBytes: number
-  /** Memory of the process. */
+  /** The memory of the process. */
   readonly memoryBytes: number
 }
 
@@ -32,17 +32,22 @@ export interface ContextChoice {
   readonly cacheBytesMax: number
 }
 
-/** Models of at most this length have it with any memory: the system commits what is written. */
+/**
+ * Models of at most this length keep it with any memory, because the system commits memory when it
+ * is written.
+ */
 const CONTEXT_TOKENS_CERTAIN = 8192
-/** A length that follows from memory is a multiple of this. */
+/** A length derived from memory is a multiple of this. */
 const CONTEXT_TOKENS_STEP = 1024
-/** The cache's part of the memory that the weights leave; the rest is for runs and other models. */
+/**
+ * The cache's share of the memory that the weights leave; the rest is for runs and other models.
+ */
 const CACHE_SHARE = 0.5
-/** Those of the slots, and those that a run of all slots returns. */
+/** The states of the slots, and those that a run of all slots returns. */
 const STATE_COPIES = 2
 
 /**
- * The model's own length where memory holds all slots at that length, else the largest length that
+ * The model's own length if memory holds all slots at that length, else the largest length that
  * fits.
  */
 export function chooseContext(demand: ContextDemand): ContextChoice {
@@ -53,8 +58,8 @@ export function chooseContext(demand: ContextDemand): ContextChoice {
 }
 
 /**
- * How many slots there are while texts are shorter than the context, and the positions that take as
- * much memory as the states of one. Addresses of caches never exceed the memory.
+ * The number of slots while texts are shorter than the context, and the positions that take as much
+ * memory as the states of one. The reserved addresses of caches never exceed the memory.
  */
 export function chooseSlotsMax(
   { slots, positionBytes, stateBytes, memoryBytes }: ContextDemand,
@@ -94,15 +99,15 @@ function fitContext(demand: ContextDemand): number {
 
 /** The memory that this process may use: its container's limit, else that of the machine. */
 export function findMemoryBytes(): number {
-  // 0 where the limit is unknown, and more than any machine has where there is none.
+  // 0 if the limit is unknown, and more than any machine has if there is none.
   const limit = process.constrainedMemory() || Infinity
   return Math.min(limit, totalmem())
 }
 
-/** Where GroupQueryAttention reads the table of cosines. */
+/** The input of GroupQueryAttention with the table of cosines. */
 const COSINES_INPUT = 7
 
-/** Positions that a decoder's tables of rotations have; Infinity where it has none. */
+/** The number of positions in a decoder's rotation tables; Infinity if it has none. */
 export function positionsOfTables(model: Model): number {
   const rows = new Map(model.graph.constants.map(({ name, dims }) => [name, dims[0] ?? Infinity]))
   const attentions = nodesOf(model).filter(({ operator }) => operator === 'GroupQueryAttention')

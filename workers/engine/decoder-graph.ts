@@ -15,7 +15,10 @@ export interface CachePair {
   readonly headDim: number
 }
 
-/** A pair of state input and output: what a layer keeps of a text of any length, in one size. */
+/**
+ * A pair of state input and output: the fixed-size state that a layer keeps of a text of any
+ * length.
+ */
 export interface StatePair {
   readonly past: string
   readonly present: string
@@ -39,27 +42,27 @@ export interface DecoderGraph {
   readonly cacheStyle: 'inPlace' | 'growing'
   /** Empty where no layer has attention. */
   readonly cache: readonly CachePair[]
-  /** Of layers without attention: short convolutions, state spaces, linear attention. */
+  /** States of layers without attention: short convolutions, state spaces, linear attention. */
   readonly states: readonly StatePair[]
   readonly logitsType: 'float32' | 'float16'
   readonly vocabSize: number
-  /** Where tokens enter as embeddings, their size and type; undefined where they enter as ids. */
+  /** The size and type of embeddings if the graph reads them instead of token ids. */
   readonly embedding: EmbeddingShape | undefined
   readonly hasPositionIds: boolean
-  /** Three where each position is a time, a row and a column, as in Qwen2-VL. */
+  /** Three if each position is a time, a row and a column, as in Qwen2-VL. */
   readonly positionAxes: 1 | 3
   readonly hasAttentionMask: boolean
   /** Whether states read `attention_mask`; its last columns are those of the last tokens. */
   readonly areStatesMasked: boolean
   /** Old merged exports choose between their two branches by this input. */
   readonly hasCacheBranch: boolean
-  /** The input that says of how many last positions logits are wanted, when there is one. */
+  /** The input that limits the logits to the last positions, if there is one. */
   readonly logitsToKeep: TensorSpec | undefined
   readonly givesAllLogits: boolean
   /**
    * Activations are quantized over the whole tensor, or masked scores are quantized, so that one
-   * row, or the way a text is cut into runs, changes the numbers of another. Such models run row by
-   * row in fixed pieces.
+   * row, or the way a text is split into runs, changes the results of another. Such models run row
+   * by row in chunks of fixed size.
    */
   readonly isRowCoupled: boolean
 }
@@ -158,7 +161,7 @@ function readStates(
   })
 }
 
-/** Whether states of a decoder depend on `attention_mask` otherwise than through attention. */
+/** Whether states of a decoder depend on `attention_mask` other than through attention. */
 export function findMaskedStates({ graph }: Model): boolean {
   const reached = new Set(['attention_mask'])
   // Nodes are in the order of their computation.
@@ -195,7 +198,7 @@ function refuseUnknownInputs(
   if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
 }
 
-/** Inputs of any number of rows and tokens: the axes of both, and the shape that is accepted. */
+/** Inputs with any number of rows and tokens: both axes, and the accepted shape. */
 const FREE_SHAPES = {
   integers: { axes: [0, 1], rank: 2, wanted: '[batch, length]' },
   positions: { axes: [1, 2], rank: 3, wanted: '[3, batch, length]' },

@@ -7,12 +7,12 @@ import { Scheduler, type SchedulerOptions, type Step } from './scheduler.ts'
 import { Sequence } from './slots.ts'
 import type { EngineStats, SampledToken, SequenceEnd, SequenceRequest } from './types.ts'
 
-/** How long rows are sampled before the event loop has its turn. */
+/** How long rows are sampled before the event loop runs. */
 const SAMPLING_TURN_MS = 10
 
 /** Settings of an engine beyond its scheduler's. */
 interface EngineOptions extends SchedulerOptions {
-  /** Sequences that may wait for a slot; more are refused. */
+  /** Sequences that may wait for a slot; further ones are refused. */
   readonly waitingMax: number
 }
 
@@ -104,7 +104,8 @@ export class Engine {
   }
 
   async #turn(): Promise<void> {
-    // Lets the caller's code run first, so that sequences started together begin together.
+    // Lets the caller's code run first, so that sequences that start together share their first
+    // step.
     await Promise.resolve()
     try {
       let hasMore = true
@@ -112,16 +113,16 @@ export class Engine {
     } catch (error) {
       this.#failAll(this.#scheduler.sequences, error)
     } finally {
-      // A sequence may have arrived after the last check; it must not wait for the next one.
+      // A sequence that arrived after the last check must not wait for the next one.
       this.#turning = this.#scheduler.hasWork ? this.#turn() : undefined
     }
   }
 
-  /** One step; false when no sequence is left. */
+  /** Runs one step; false when no sequence is left. */
   async #moveOn(): Promise<boolean> {
     this.#scheduler.sweep()
     this.#admitAll()
-    this.#scheduler.sweep() // being admitted may have ended one
+    this.#scheduler.sweep() // sequences may have ended while they were admitted
     const step = this.#scheduler.next()
     if (step === undefined) {
       if (!this.#scheduler.hasWork) {
@@ -176,7 +177,9 @@ export class Engine {
     }
   }
 
-  /** Chooses tokens from a step's logits; returns how many positions of each sequence now count. */
+  /**
+   * Chooses tokens from a step's logits; returns how many positions of each sequence are now valid.
+   */
   #sample(step: Step, logits: StepLogits): number | Promise<number> {
     let rest: Promise<void> | undefined
     switch (step.kind) {
@@ -192,7 +195,7 @@ export class Engine {
         for (const { numComputed, numPrompt } of step.sequences) {
           if (numComputed < numPrompt) this.#promptTokens += 1
         }
-        // The next token is known: of the prompt, or from an earlier run on another worker.
+        // The next token is known: from the prompt, or from an earlier run on another worker.
         rest = this.#sampleRows(step.sequences, logits, ({ numMissing }) => numMissing === 1)
         return rest?.then(() => 1) ?? 1
       case 'verify':
@@ -202,7 +205,7 @@ export class Engine {
 
   /**
    * Samples a row for each sequence that needs a token. The masks of grammars may take long: the
-   * event loop then has its turn, and the result is the promise of the remaining rows.
+   * event loop then runs in between, and the result is a promise of the remaining rows.
    */
   #sampleRows(
     sequences: readonly Sequence[],
@@ -227,7 +230,7 @@ export class Engine {
     this.#promptTokens += count
     guard(sequence, () => {
       const { onPromptLogits, promptLogitsFrom = 0, generatedTokenIds } = sequence.request
-      // A text that is computed again has passed on its prompt logits before.
+      // A text that is computed again has already passed on its prompt logits.
       const isRepeated = sequence.numGenerated > generatedTokenIds.length
       const end = Math.min(count, numPrompt - numComputed)
       const start = Math.max(promptLogitsFrom - numComputed, 0)
@@ -239,8 +242,8 @@ export class Engine {
   }
 
   /**
-   * Row i of the logits follows the draft's first i tokens. As long as the sampler chooses what was
-   * drafted, the next row is valid; its first other choice is valid as well and ends the step.
+   * Row i of the logits follows the draft's first i tokens. While the sampler chooses the drafted
+   * token, the next row is valid; its first other choice is valid as well and ends the step.
    */
   #sampleDraft(sequence: Sequence, draft: readonly number[], logits: StepLogits): number {
     let accepted = 0
@@ -273,7 +276,7 @@ export class Engine {
     if (reason !== undefined) sequence.finish(reason)
   }
 
-  /** A failed run leaves the cache in doubt: nothing of it is used again. */
+  /** After a failed run the cache may be invalid, so none of it is reused. */
   #failAll(sequences: readonly Sequence[], error: unknown): void {
     for (const sequence of sequences) {
       if (sequence.state !== 'done') sequence.fail(error)
@@ -282,7 +285,9 @@ export class Engine {
     this.#scheduler.slots.dropIdle()
   }
 
-  /** Answers at once; a slot that the step in flight uses is freed when that step ends. */
+  /**
+   * Ends a sequence at once; a slot that the step in flight uses is released when that step ends.
+   */
   #cancel(sequence: Sequence): void {
     if (sequence.state === 'done') return
     const wasWaiting = sequence.state === 'waiting'
@@ -301,7 +306,7 @@ function guard(sequence: Sequence, callback: () => void): void {
   }
 }
 
-/** Why a sequence needs no further token, if it does not. */
+/** The reason why a sequence needs no further token, if there is one. */
 function findEnd(sequence: Sequence, contextLength: number): SequenceEnd['reason'] | undefined {
   const { request, numGenerated, tokenIds } = sequence
   const last = request.generatedTokenIds.at(-1)

@@ -2,12 +2,14 @@ import type { GraphNode, Model } from '#workers/graph/model.ts'
 import { nodesOf } from '#workers/graph/operators.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/** Where the operators of mixtures of experts have the third matrix of each expert. */
+/**
+ * The index of each expert's third matrix among the inputs of the operators of mixtures of experts.
+ */
 const THIRD_MATRIX: Readonly<Record<string, number>> = { MoE: 6, QMoE: 8 }
 
 /**
- * Throws `ModelLoadError` for mixtures of experts that ONNX Runtime would compute on a processor
- * with other results, because its operators ignore a setting there, or not at all.
+ * Throws `ModelLoadError` for mixtures of experts that ONNX Runtime cannot compute on a processor,
+ * or would compute wrongly because its operators ignore a setting there.
  */
 export function refuseExperts(model: Model, file: string): void {
   for (const node of nodesOf(model)) {

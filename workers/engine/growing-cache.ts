@@ -10,18 +10,20 @@ export interface GrowingCache {
   readonly tensors: readonly Tensor[]
   readonly rows: number
   readonly length: number
-  /** Whether the memory is JavaScript's, made by `packRows`, rather than a run's output. */
+  /**
+   * Whether the memory is JavaScript's, allocated by `packRows`, rather than the output of a run.
+   */
   readonly isPacked: boolean
 }
 
-/** Where a row's positions lie inside a cache: at `offset`, after the padding. */
+/** The position of a row inside a cache: at `offset`, after the padding. */
 export interface CachedRow {
   readonly cache: GrowingCache
   readonly row: number
   readonly offset: number
 }
 
-/** Where growing caches lie. */
+/** The memory of growing caches. */
 export interface GrowingMemory {
   /**
    * The tensors that a run writes its cache to, one per pair; null where the run allocates them.
@@ -59,12 +61,12 @@ export function emptyCache(
   return { tensors, rows, length: 0, isPacked: true }
 }
 
-/** Gives the memory back. */
+/** Releases the memory. */
 export function disposeCache(cache: GrowingCache): void {
   for (const tensor of cache.tensors) {
     const buffer = cache.isPacked && !tensor.isDisposed ? tensor.data.buffer : undefined
     tensor.dispose()
-    // Detaching frees the memory now; the garbage collector might let megabytes wait for long.
+    // Detaching frees the memory now; the garbage collector might take long.
     if (buffer instanceof ArrayBuffer) buffer.transfer(0)
   }
 }

@@ -27,7 +27,10 @@ import type { Sequence, SlotTable } from './slots.ts'
 import { disposeStates, StateCache } from './state-cache.ts'
 import { StepInputs, type StepTokens } from './step-inputs.ts'
 
-/** Slots whose sequences decode together; an undefined member has left and is computed unread. */
+/**
+ * Slots whose sequences decode together. An undefined member has left; it is still computed, but
+ * not read.
+ */
 interface Group {
   readonly members: (number | undefined)[]
   /** Padding before each member's first position. */
@@ -38,14 +41,14 @@ interface Group {
 /**
  * Runs decoders that return their cache with the new positions appended. The returned values are
  * the next inputs without passing through JavaScript. Prompts run alone; decoding sequences run as
- * one left-padded group, which is laid out anew only when one joins or half of it has left.
+ * one left-padded group, which is packed again only when one joins or half of it has left.
  */
 export class GrowingRunner implements ModelRunner {
   readonly #options: RunnerOptions
   readonly #inputs: StepInputs
   readonly #memory: GrowingMemory
   readonly #states: StateCache
-  /** Caches of slots that are in no group. */
+  /** Caches of slots that belong to no group. */
   readonly #single = new Map<number, GrowingCache>()
   #group: Group | undefined
   #logits: Tensor | undefined
@@ -107,7 +110,7 @@ export class GrowingRunner implements ModelRunner {
     return this.#readLogits(numRows)
   }
 
-  /** Prompts of one length beside each other. They stay together if they are all there is. */
+  /** Runs prompts of the same length together. They stay a group if there are no others. */
   async #runBatch(step: BatchStep): Promise<StepLogits> {
     const { runtime, graph } = this.#options
     const { sequences, length } = step
@@ -148,14 +151,14 @@ export class GrowingRunner implements ModelRunner {
     for (const [index, sequence] of sequences.entries()) {
       ids[defined(rowOf[index])] = BigInt(nextInput(sequence))
     }
-    this.#group = undefined // the run uses the cache up, also when it fails
+    this.#group = undefined // the run consumes the cache, even if it fails
     group.cache = await this.#run({ rows: stepRows, ids, mask }, group.cache, 1)
     this.#group = group
     const logits = this.#readLogits(rows)
     return { numRows: sequences.length, row: (index) => logits.row(defined(rowOf[index])) }
   }
 
-  /** Runs the model on a cache, which is used up, and returns the grown one. */
+  /** Runs the model on a cache, which is consumed, and returns the grown one. */
   async #run(tokens: StepTokens, cache: GrowingCache, numLogits: number): Promise<GrowingCache> {
     const { runtime, graph } = this.#options
     const fetches: Record<string, Tensor | null> = { logits: null }
@@ -201,7 +204,7 @@ export class GrowingRunner implements ModelRunner {
     }
   }
 
-  /** Which branch of an old merged export runs. */
+  /** Selects the branch of an old merged export. */
   #branchTensor(hasPast: boolean): Record<string, Tensor> {
     const { runtime, graph } = this.#options
     if (!graph.hasCacheBranch) return {}
@@ -213,7 +216,7 @@ export class GrowingRunner implements ModelRunner {
     return readLogits(data, this.#options.graph.vocabSize, numRows)
   }
 
-  /** The slot's first `length` positions as a cache of its own, taken out of where it was. */
+  /** The slot's first `length` positions as a separate cache, taken from where they were. */
   async #take(slot: number, length: number): Promise<GrowingCache> {
     const single = this.#single.get(slot)
     if (length > 0 && single?.length === length) {
@@ -229,7 +232,7 @@ export class GrowingRunner implements ModelRunner {
     return cache
   }
 
-  /** Makes the sequences one group, keeping the present one while they fit into it. */
+  /** Makes the sequences one group, reusing the current one while they fit into it. */
   async #gather(sequences: readonly Sequence[], slots: SlotTable): Promise<Group> {
     const present = this.#group
     const isCovered = sequences.every(({ slot }) => present?.members.includes(slot))
@@ -247,7 +250,7 @@ export class GrowingRunner implements ModelRunner {
     return this.#group
   }
 
-  /** Keeps what a finished sequence left in a group that is about to go. */
+  /** Keeps the content of a finished sequence from a group that is about to be dropped. */
   async #extract(slot: number, slots: SlotTable): Promise<void> {
     const { length } = slots.at(slot)
     const row = this.#find(slot)

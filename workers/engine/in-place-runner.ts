@@ -26,10 +26,10 @@ import { StepInputs, type StepTokens } from './step-inputs.ts'
 
 type CacheData = Float32Array | Float16Array
 
-/** Mask widths are rounded up, so that the mask of a growing sequence is rarely laid out anew. */
+/** Mask widths are rounded up, so that the mask of a growing sequence is rarely rebuilt. */
 const MASK_WIDTH_STEP = 64
 
-/** Ranges of slots that stay bound; more are rare, and binding one anew costs less than a step. */
+/** Ranges of slots that stay bound; more are rare, and binding one again costs less than a step. */
 const RANGES_MAX = 64
 
 /** A range of slots whose cache is bound to the model as past and as present: the same memory. */
@@ -44,7 +44,7 @@ interface SlotRange {
  * Runs decoders with GroupQueryAttention on one buffer per layer, [slots, heads, length, size],
  * which is past and present at once. A prompt runs on a view of its slot. A decode step runs on the
  * range of slots that spans the decoding ones; idle slots inside it compute an unused token,
- * written behind their content, and one of them per step is exchanged away.
+ * written after their content, and each step moves one of them out.
  */
 export class InPlaceRunner implements ModelRunner {
   readonly #options: RunnerOptions
@@ -110,7 +110,7 @@ export class InPlaceRunner implements ModelRunner {
     return readLogits(this.#logits, graph.vocabSize, numRows)
   }
 
-  /** Prompts beside each other in a cache of their own, from which their slots take them. */
+  /** Runs prompts together in a separate cache, from which they are copied to their slots. */
   async #runBatch(step: BatchStep): Promise<StepLogits> {
     const { graph } = this.#options
     const { sequences, length } = step
@@ -136,7 +136,7 @@ export class InPlaceRunner implements ModelRunner {
     return { numRows: rows, row: (index) => logits.row(index * kept + lastOf(index)) }
   }
 
-  /** One run for each sequence, where those of a run would change each other's numbers. */
+  /** Runs each sequence alone if rows of a run would change each other's results. */
   async #decodeByRow(sequences: readonly Sequence[]): Promise<StepLogits> {
     const rows: Float32Array[] = []
     for (const sequence of sequences) {
@@ -153,7 +153,7 @@ export class InPlaceRunner implements ModelRunner {
     const first = Math.min(...owned)
     const rows = Math.max(...owned) - first + 1
     const [{ isLong } = { isLong: false }] = sequences
-    // The unused row of a long text would make the mask as wide as long texts have it.
+    // The unused row of a long text would widen the mask to that of long texts.
     if (!isLong && this.#holdsLong(slots, first, rows)) return await this.#decodeByRow(sequences)
     const ids = new BigInt64Array(rows)
     const lengths = Array.from({ length: rows }, (_, row) => {
@@ -206,7 +206,10 @@ export class InPlaceRunner implements ModelRunner {
     }
   }
 
-  /** Moves the outermost decoding slot into a gap, one per step: idle rows cost time every step. */
+  /**
+   * Moves the outermost decoding slot into a gap, one per step, because idle rows cost time in
+   * every step.
+   */
   async #compact(sequences: readonly Sequence[], slots: SlotTable): Promise<void> {
     const owned = new Set(sequences.map(({ slot }) => slot))
     const last = Math.max(...owned)
@@ -225,8 +228,8 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   /**
-   * A right-padded mask, of which only what changed since the last step is written. Attention takes
-   * nothing but a row's sum from it; where states read it too, it is left-padded.
+   * A right-padded mask, of which only changes since the last step are written. Attention only
+   * reads a row's sum; if states read it too, it is left-padded.
    */
   #layMask(lengths: readonly number[], sequence: Sequence): BigInt64Array {
     const { graph, contextLength, shortTextMax = contextLength } = this.#options
@@ -256,7 +259,7 @@ export class InPlaceRunner implements ModelRunner {
     return mask
   }
 
-  /** The mask of a long text is wider than any of a short one, also at its first positions. */
+  /** The mask of a long text is wider than any of a short one, even at its first positions. */
   #widthMin({ isLong }: Sequence): number {
     return isLong ? (this.#options.shortTextMax ?? 0) + 1 : 0
   }
@@ -295,7 +298,7 @@ export class InPlaceRunner implements ModelRunner {
   }
 }
 
-/** Binds the matrices of the adapters, unless they are still those of the range's last run. */
+/** Binds the matrices of the adapters, unless they are those of the range's last run. */
 function bindWeights(range: SlotRange, adapted: AdaptedRun | undefined): void {
   if (adapted === undefined || range.weights === adapted.weights) return
   for (const [name, tensor] of Object.entries(adapted.weights)) range.binding.setInput(name, tensor)

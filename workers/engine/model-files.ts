@@ -9,8 +9,9 @@ import { findNamedGraph, listGraphs, namesOfOthers } from '#workers/models/named
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /**
- * Files of a decoder in a folder of the Hugging Face layout, best first for processors; `decode` is
- * what transformers 5 writes beside `prefill`, which is the same of a text's begin.
+ * Files of a decoder in a folder of the Hugging Face layout, best first for processors.
+ * transformers 5 writes `decode` beside `prefill`, which is the same graph for the beginning of a
+ * text.
  */
 const FILE_NAMES = ['model', 'decoder_model_merged', 'decode'].flatMap((name) =>
   WEIGHT_SUFFIXES.text.map((suffix) => `${name}${suffix}.onnx`),
@@ -20,8 +21,8 @@ const FILE_NAMES = ['model', 'decoder_model_merged', 'decode'].flatMap((name) =>
 const SUFFIX_OF_GPU = /(_fp16|_q4f16)\.onnx$/
 
 /**
- * The decoder's file: the given one, or the best that is there, below `onnx/` or in the folder
- * itself. Throws `ModelLoadError` naming what was looked for.
+ * The decoder's file: the given one, or the best one in `onnx/` or in the folder itself. Throws
+ * `ModelLoadError` naming the expected files.
  */
 export async function findDecoderFile(
   folder: string,
@@ -51,8 +52,8 @@ export async function findDecoderFile(
 }
 
 /**
- * A graph beside the decoder, such as `embed_tokens`: in the same kind of weights, or the best that
- * is there. Throws `ModelLoadError` when there is none.
+ * A graph beside the decoder, such as `embed_tokens`: with the same kind of weights, or the best
+ * one. Throws `ModelLoadError` when there is none.
  */
 export async function findCompanion(decoderFile: string, stem: string): Promise<string> {
   const folder = dirname(decoderFile)
@@ -70,15 +71,15 @@ export async function findCompanion(decoderFile: string, stem: string): Promise<
 
 /** The settings of config.json that the graph does not contain. */
 export interface DecoderConfig {
-  /** Positions that the model was made for; undefined where the file does not say. */
+  /** The context length that the model was made for; undefined if the file states none. */
   readonly contextLength: number | undefined
-  /** Positions that the first of two sets of rotary factors is for (LongRoPE). */
+  /** The length for which the first of two sets of rotary factors applies (LongRoPE). */
   readonly shortTextMax: number | undefined
-  /** Positions that attention reaches back in some layers. */
+  /** How many positions attention reaches back in some layers. */
   readonly slidingWindow: number | undefined
-  /** Heads of queries in each layer; undefined where the file does not say. */
+  /** Query heads in each layer; undefined if the file states none. */
   readonly numHeads: number | undefined
-  /** Elements of a head's keys and values; undefined where the files do not say. */
+  /** Elements of a head's keys and values; undefined if the files state none. */
   readonly headDim: number | undefined
   readonly vocabSize: number | undefined
   readonly isEncoderDecoder: boolean
@@ -97,8 +98,8 @@ const CONTEXT_KEYS = [
 const HEAD_KEYS = ['num_attention_heads', 'n_head', 'num_heads', 'n_heads']
 
 /**
- * Reads config.json, or genai_config.json where an exporter wrote that alone. Throws
- * `ModelLoadError` when neither is there.
+ * Reads config.json, or genai_config.json if an exporter wrote only that. Throws `ModelLoadError`
+ * when both are missing.
  */
 export async function readDecoderConfig(folder: string): Promise<DecoderConfig> {
   const config = (await findJson(folder, 'config.json')) ?? {}
@@ -123,7 +124,9 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
   }
 }
 
-/** Models of this kind scale their rotary factors one way up to a length and another way beyond. */
+/**
+ * Models of this kind scale their rotary factors in one way up to a length and in another beyond.
+ */
 function shortTextMaxOf(config: Record<string, unknown>): number | undefined {
   const scaling = [config.rope_scaling, config.rope_parameters].find(isRecord)
   if (scaling === undefined || !Array.isArray(scaling.long_factor)) return undefined
@@ -141,7 +144,7 @@ async function listFiles(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
   } catch {
-    // A missing folder has no files; missing files are reported by name.
+    // A missing folder contains no files; missing files are reported by name.
     return []
   }
 }

@@ -10,15 +10,15 @@ import type { MemoryRelease, Sequence, SlotTable } from './slots.ts'
 import type { StepTokens } from './step-inputs.ts'
 import type { TokenEmbedder } from './token-embedder.ts'
 
-/** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
+/** Runs steps on a model and keeps the cache; only runners access a decoder's tensors. */
 export interface ModelRunner {
-  /** Makes `length` positions of one slot the beginning of another. */
+  /** Copies the first `length` positions of one slot to another. */
   copyPrefix(source: number, target: number, length: number): void | Promise<void>
-  /** Gives memory of a slot back; only asked for where slots are added under load. */
+  /** Releases memory of a slot; used only if slots are added under load. */
   releaseMemory?(release: MemoryRelease): void
   /** Runs a step. The logits are valid until the next run. */
   run(step: Step, slots: SlotTable): Promise<StepLogits>
-  /** Frees what ended sequences left, where no later one can use it. */
+  /** Frees the contents of ended sequences if no later one can use them. */
   dropEnded?(): void
   close(): void
 }
@@ -31,7 +31,7 @@ export type BatchStep = Extract<Step, { readonly kind: 'batchPrefill' }>
 
 /**
  * Logits of a step: of the chunk's positions (prefill, verify) or of the sequences (batchPrefill,
- * decode). Where a prefill was not asked for all of them, only its last row is there.
+ * decode). A prefill that does not request all of them has only its last row.
  */
 export interface StepLogits {
   readonly numRows: number
@@ -48,9 +48,9 @@ export interface RunnerOptions {
   readonly embedder?: TokenEmbedder
   readonly slots: number
   readonly contextLength: number
-  /** See `SchedulerOptions`: the width of the mask says which set of factors a run uses. */
+  /** See `SchedulerOptions`: the width of the mask selects the set of factors. */
   readonly shortTextMax?: number
-  /** Most positions of one sequence in one run. */
+  /** The most positions of one sequence in one run. */
   readonly chunkMax: number
 }
 
@@ -83,7 +83,7 @@ export function nextInput(sequence: Sequence): number {
   return defined(sequence.tokenIds[sequence.numComputed])
 }
 
-/** What a run takes instead of the base model, where one of its rows has an adapter. */
+/** The adapted session of a run, if one of its rows has an adapter. */
 export function arrangeAdapters(
   { adapters }: Pick<RunnerOptions, 'adapters'>,
   { rows }: StepTokens,

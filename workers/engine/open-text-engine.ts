@@ -53,18 +53,18 @@ export interface TextEngineOptions {
   readonly runtime: Runtime
   /** A folder in the Hugging Face layout. */
   readonly folder: string
-  /** File below `onnx/`; the best one there when it is not given. */
+  /** The file below `onnx/`; the best one when absent. */
   readonly onnxFile?: string
   /** Sequences that run at a time, each as long as the context. */
   readonly slots: number
   /**
-   * Sequences that run at a time while the memory of `slots` holds them; `slots` when it is not
-   * given. Growing caches and those on devices stay at `slots`.
+   * Sequences that run at a time while the memory of `slots` holds them; `slots` when absent.
+   * Growing caches and caches on devices stay at `slots`.
    */
   readonly slotsMax?: number
-  /** Upper bound of the context in place of the one by memory; never above the model's own. */
+  /** Limits the context in place of the limit by memory; never above the model's own. */
   readonly maxContextTokens?: number
-  /** Memory of weights and caches; what the process may use when it is not given. */
+  /** Memory for weights and caches; the memory of the process when absent. */
   readonly memoryBytes?: number
   /** Tokens of a prompt per run. */
   readonly prefillChunk?: number
@@ -72,17 +72,17 @@ export interface TextEngineOptions {
   readonly waitingMax?: number
   readonly intraOpThreads?: number
   readonly executionProvider?: ExecutionProvider
-  /** Where the cache lies; with the execution provider's device when it is not given. */
+  /** The location of the cache; by default the execution provider's device. */
   readonly cacheMemory?: 'host' | 'device'
-  /** Runs the graph as it is in the file, also where its cache could be written in place. */
+  /** Runs the graph as stored, even if its cache could be written in place. */
   readonly asExported?: boolean
 }
 
 const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
 const DRAFT_MAX = 8 // tokens; a run of nine costs little more than a run of one
 const WAITING_MAX = 4096 // sequences
-const MEASURED = { slots: 1, contextLength: 16, chunkMax: 4 } // for the text that is measured
-const SOURCE_TOKENS_MAX = 8192 // an encoder compares all tokens of a source in one run
+const MEASURED = { slots: 1, contextLength: 16, chunkMax: 4 } // for the text that is used to measure run lengths
+const SOURCE_TOKENS_MAX = 8192 // an encoder relates all tokens of a source in one run
 
 /** Loads a decoder, or an encoder and its decoder, as an engine. Throws `ModelLoadError`. */
 export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
@@ -144,7 +144,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
 }
 
-/** The graph of a file, and the same with caches of the precision in which it computes them. */
+/** The graph of a file, with caches in the precision in which it computes them. */
 async function readDecoderFile(
   file: string,
   { asExported = false }: TextEngineOptions,
@@ -166,7 +166,7 @@ function cacheMemoryOf({ executionProvider, cacheMemory }: TextEngineOptions): '
   return cacheMemory ?? (executionProvider === 'cuda' ? 'device' : 'host')
 }
 
-/** The graphs of an encoder and its decoder; undefined for models that are decoders alone. */
+/** The graphs of an encoder and its decoder; undefined for decoder-only models. */
 async function findPair(
   { folder, executionProvider, onnxFile }: TextEngineOptions,
   { isEncoderDecoder }: DecoderConfig,
@@ -259,8 +259,8 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
   const chunk = Math.min(options.prefillChunk ?? PREFILL_CHUNK, contextLength)
   const prefillChunk = { any: chunk, whole: contextLength, single: 1 }[runLengths]
   const hasStates = graph.states.length > 0
-  // Where the way in which a text is cut changes its numbers, drafts would change the outcome. A
-  // state holds a rejected draft for good.
+  // If splitting a text into runs changes its results, drafts would change the outcome. States
+  // cannot drop a rejected draft.
   const draftMax = isInPlace && !graph.isRowCoupled && !hasStates ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
   const isFixed = !isInPlace || device !== undefined || !CAN_RELEASE_PAGES
@@ -304,8 +304,9 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
 }
 
 /**
- * The lengths of runs that a graph takes: a merged export by its branches, states as measured.
- * Throws `ModelLoadError` where it cannot run at all, as with sizes that its operators refuse.
+ * The run lengths that a graph supports: for a merged export by its branches, for states as
+ * measured. Throws `ModelLoadError` if it cannot run at all, for instance because its operators
+ * refuse its sizes.
  */
 async function measureRunLengths(
   options: TextEngineOptions,
@@ -366,6 +367,6 @@ function batchesPrompts(
   if (runLengths === 'single') return 'none'
   if (graph.isRowCoupled || graph.hasCacheBranch || !graph.hasAttentionMask) return 'none'
   if (graph.cacheStyle === 'growing') return graph.hasPositionIds ? 'sameLength' : 'none'
-  // A state would take in the padding.
+  // A state would include the padding.
   return graph.givesAllLogits && graph.states.length === 0 ? 'any' : 'sameLength'
 }

@@ -1,7 +1,7 @@
 import { type GraphNode, type GraphValue, int, type Model } from '#workers/graph/model.ts'
 import { countElements, ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
 
-/** An exporter's names of what a decoder keeps of a text: the input, and the output after a run. */
+/** An exporter's names of a decoder's cache: the input, and the output after a run. */
 const PREFIXES = [
   { past: /^past_(key_values|states)\./, present: 'present.' },
   { past: /^past\.(?=\d+\.)/, present: 'present.' },
@@ -14,15 +14,15 @@ export function isCacheInput(name: string): boolean {
 }
 
 /**
- * Whether an input has a layer's state: `past_conv.0` as transformers.js names it,
- * `past_key_values.0.conv_state` and `past.0.conv` as onnxruntime-genai does,
- * `past_states.0.ssm_state` as Mobius.
+ * Whether an input is a layer's state: `past_conv.0` in transformers.js,
+ * `past_key_values.0.conv_state` and `past.0.conv` in onnxruntime-genai, `past_states.0.ssm_state`
+ * in Mobius.
  */
 export function isStateInput(name: string): boolean {
   return !isCacheInput(name) && PREFIXES.some(({ past }) => past.test(name))
 }
 
-/** The output whose content is the input of the next run. */
+/** The output that becomes the input of the next run. */
 export function presentOf(input: string): string {
   const names = PREFIXES.find(({ past }) => past.test(input))
   return names === undefined ? input : input.replace(names.past, names.present)
@@ -34,8 +34,8 @@ export function hasCacheInputs({ graph }: Model): boolean {
 }
 
 /**
- * The model with this size of its heads in caches that state none, as onnxruntime-genai 0.18 writes
- * them; the same model where all state theirs.
+ * The model with the given head size in caches that state none, as onnxruntime-genai 0.18 writes
+ * them; unchanged if all caches state theirs.
  */
 export function withHeadDim(model: Model, headDim: number | undefined): Model {
   const isOpen = ({ name, dims }: GraphValue): boolean =>
@@ -53,9 +53,9 @@ export function withHeadDim(model: Model, headDim: number | undefined): Model {
 }
 
 /**
- * The model with caches of all positions where layers with a window would keep a ring of their last
- * ones, as onnxruntime-genai 0.18 writes them; the same model without such layers. A ring has one
- * length for all rows, and no prefix to continue. The window stays.
+ * The model with caches of all positions in place of the ring buffers of layers with a window, as
+ * onnxruntime-genai 0.18 writes them; unchanged without such layers. A ring buffer has one length
+ * for all rows, and no prefix that could be continued. The window stays.
  */
 export function withWholeCaches(model: Model): Model {
   const isRing = ({ attributes: { [RING]: setting } }: GraphNode): boolean =>
@@ -70,7 +70,7 @@ export function withWholeCaches(model: Model): Model {
 /** The attribute of GroupQueryAttention. */
 const RING = 'sliding_window_cache'
 
-/** Bytes of what a decoder keeps of a text, by its inputs: for each position, and of any length. */
+/** Bytes of a decoder's cache, by its inputs: per position, and independent of the length. */
 export function bytesOfPast({ graph }: Model): { positionBytes: number; stateBytes: number } {
   const sum = (isCounted: (name: string) => boolean, free: readonly number[]): number => {
     const counted = graph.inputs.filter(({ name }) => isCounted(name))

@@ -5,22 +5,22 @@ import { areClose } from './rewrite/compare-text.ts'
 import { Sequence, SlotTable } from './slots.ts'
 
 /**
- * How a graph with states may compute a text: in runs of `any` length, a `whole` prompt in one run
- * and then single tokens, or `single` tokens alone.
+ * The run lengths with which a graph with states may compute a text: `any` length, the `whole`
+ * prompt in one run followed by single tokens, or only `single` tokens.
  */
 export type RunLengths = 'any' | 'whole' | 'single'
 
 /** Lengths of runs that compute one text. */
 const SINGLE = [1, 1, 1, 1]
-const WHOLE = [3, 1] // the last reads the state that a longer run returns
-const PARTS = [2, 2] // the last begins with that state and is longer itself
+const WHOLE = [3, 1] // the last run reads the state that a longer run returns
+const PARTS = [2, 2] // the last run starts with that state and is longer itself
 
-/** The part of the range of logits by which equal ones may differ: rounding, also of weights. */
+/** The share of the range of logits by which equal results may differ because of rounding. */
 const TOLERANCE = 0.02
 
 /**
- * Measures which lengths of runs give the same logits. Exporters write state spaces for one token
- * only, or ignore the state that a longer run begins with. Throws where single tokens fail.
+ * Measures which run lengths give the same logits. Exporters write state spaces for one token only,
+ * or ignore the state that a longer run starts with. Throws if single tokens fail.
  */
 export async function findRunLengths(
   runner: ModelRunner,
@@ -40,7 +40,7 @@ export async function findRunLengths(
   return (await isEqual(PARTS)) ? 'any' : 'whole'
 }
 
-/** Runs a prompt and a single token. Throws `ModelRunError` for graphs that load and cannot run. */
+/** Runs a prompt and a single token. Throws `ModelRunError` for graphs that load but cannot run. */
 export async function tryRuns(runner: ModelRunner, vocabSize: number): Promise<void> {
   await computeText(runner, WHOLE, vocabSize)
 }

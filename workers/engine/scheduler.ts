@@ -3,31 +3,34 @@ import { type Placement, SlotTable, type SlotTableOptions } from './slots.ts'
 
 /** One run of the model. */
 export type Step =
-  /** The next `count` tokens of one sequence; logits of all of them if wanted, else of the last. */
+  /**
+   * The next `count` tokens of one sequence; logits of all of them if requested, else of the last.
+   */
   | { readonly kind: 'prefill'; readonly sequence: Sequence; readonly count: number }
   /**
-   * Whole prompts of several sequences, the longest of `length` tokens; logits of their last ones.
+   * Complete prompts of several sequences, the longest of `length` tokens; logits of their last
+   * tokens.
    */
   | {
       readonly kind: 'batchPrefill'
       readonly sequences: readonly Sequence[]
       readonly length: number
     }
-  /** One token of every sequence: its last, or one of those that are computed token by token. */
+  /** One token of every sequence: its last, or one of those that are replayed token by token. */
   | { readonly kind: 'decode'; readonly sequences: readonly Sequence[] }
   /** One token of a sequence and a draft of those after it. */
   | { readonly kind: 'verify'; readonly sequence: Sequence; readonly draft: readonly number[] }
 
 /** Limits and abilities that the policy follows. */
 export interface SchedulerOptions extends SlotTableOptions {
-  /** Tokens of a prompt per run; bounds how long others wait for their next token. */
+  /** Tokens of a prompt per run, which bounds how long others wait for their next token. */
   readonly prefillChunk: number
   /** Whether a run gives the logits of every position, or of the last alone. */
   readonly givesAllLogits: boolean
-  /** Which whole prompts may share a run without changing each other's numbers. */
+  /** Which complete prompts may share a run without changing each other's results. */
   readonly batchesPrompts: 'none' | 'sameLength' | 'any'
   /**
-   * The longest text of the first set of rotary factors, where a model has two (LongRoPE): no run
+   * The longest text for the first set of rotary factors, if a model has two (LongRoPE): no run
    * mixes texts of both, and a text that becomes longer is computed again.
    */
   readonly shortTextMax?: number
@@ -37,32 +40,31 @@ export interface SchedulerOptions extends SlotTableOptions {
 
 /** Longest pause of a sequence whose drafts fail, in steps. */
 const SPECULATION_PAUSE_MAX = 64
-/** Least tokens of a prompt per run beside streams: about what a full decode step costs. */
+/** The fewest tokens of a prompt per run beside streams: about the cost of a full decode step. */
 const SHARED_CHUNK_MIN = 16
-/** Longest ÷ shortest of the prompts of a run: padding is computed as well. */
+/** The largest ratio of prompt lengths in a run, because padding is computed as well. */
 const LENGTHS_APART_MAX = 2
 /**
- * While more texts wait than there are slots: prompts that share a run, and decode steps that they
- * wait.
+ * While more texts wait than there are slots: the prompts that share a run, and the decode steps
+ * that they wait.
  */
 const GATHERED_MIN = 4
 const BATCHING_STEPS_MAX = 4
-/** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
+/** A client waits for the replay, so a slow model uses the faster way beyond this. */
 const REPLAY_MS_MAX = 10_000
 
 /**
- * Decides which sequences run next; touches no tensor.
+ * Decides which sequences run next, without access to tensors.
  *
- * Waiting sequences are admitted while there are slots, in order of arrival, those first whose job
- * has the fewest running: the candidates of one job do not hold up another. Prompts and decoding
- * alternate: after each decode step a chunk of one prompt, prompts in rotation, so that neither a
- * long prompt nor many of them freeze a stream, and a short prompt overtakes a long one. Beside
- * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
- * worst, and as many short prompts as fit into that time go together; the more prompts there are,
- * the longer the chunks. Whole prompts of about one length that fit into one chunk share a run,
- * which
- * costs little more than one of them alone; where a queue has formed, they wait a few steps for
- * others.
+ * Waiting sequences are admitted in order of arrival while there are slots; those whose job has the
+ * fewest running come first, so that the candidates of one job do not delay another. Prompts and
+ * decoding alternate: after each decode step a chunk of one prompt, prompts in rotation, so that
+ * neither a long prompt nor many of them block a stream, and a short prompt overtakes a long one.
+ * Beside streams a single prompt's chunk takes no longer than a decode step, so that their pace at
+ * worst halves, and as many short prompts as fit into that time run together; the more prompts
+ * there are, the longer the chunks. Complete prompts of similar length that fit into one chunk
+ * share a run, which costs little more than one of them alone; if a queue has formed, they wait a
+ * few steps for others.
  */
 export class Scheduler {
   readonly slots: SlotTable
@@ -76,9 +78,9 @@ export class Scheduler {
   #prefillMs = 0
   /** Tokens of a lone prompt per run while others decode. */
   #sharedChunk: number
-  /** Decode steps for which whole prompts have waited for others. */
+  /** Decode steps for which complete prompts have waited for others. */
   #batchingSteps = 0
-  /** The next decode step takes long texts. */
+  /** Whether the next decode step takes long texts. */
   #decodesLongNext = false
 
   constructor(options: SchedulerOptions) {
@@ -110,8 +112,8 @@ export class Scheduler {
   }
 
   /**
-   * Where the next waiting sequence may start, or undefined while there is no room. One whose
-   * prompt another is just computing waits for it, and lets those behind it pass.
+   * The placement of the next waiting sequence, or undefined while there is no room. If another
+   * sequence is computing the same prompt, it waits for it and lets later ones pass.
    */
   canAdmit(): { sequence: Sequence; placement: Placement } | undefined {
     if (this.#waiting.length === 0 || this.slots.numOwned === this.slots.count) return undefined
@@ -124,13 +126,13 @@ export class Scheduler {
     const running = Map.groupBy(this.#running, ({ request }) => request.job)
     const countOf = ({ request: { job } }: Sequence): number =>
       job === undefined ? 0 : (running.get(job)?.length ?? 0)
-    // The sort is stable: of equals, the first to arrive.
+    // The sort is stable: among equals, the first to arrive comes first.
     return this.#waiting
       .toSorted((one, other) => countOf(one) - countOf(other))
       .find((sequence) => !this.slots.isPrefixUnderway(sequence))
   }
 
-  /** Starts a sequence where `canAdmit` said, after the cache has made the prefix ready. */
+  /** Starts a sequence at its placement, after the cache has prepared the prefix. */
   admit(sequence: Sequence, placement: Placement): void {
     this.#waiting.splice(this.#waiting.indexOf(sequence), 1)
     this.slots.assign(sequence, placement)
@@ -167,7 +169,10 @@ export class Scheduler {
     return this.#speculate(decoding) ?? { kind: 'decode', sequences: decoding }
   }
 
-  /** Records what a step computed: so many positions of each of its sequences, or whole prompts. */
+  /**
+   * Records the result of a step: the number of computed positions of each of its sequences, or
+   * complete prompts.
+   */
   settle(step: Step, numComputed: number): void {
     if (step.kind === 'batchPrefill') {
       for (const sequence of step.sequences) sequence.numComputed = sequence.numPrompt
@@ -180,7 +185,7 @@ export class Scheduler {
     const { sequence } = step
     sequence.numComputed += numComputed
     if (step.kind === 'verify') settleDraft(sequence, step.draft.length, numComputed - 1)
-    // The next prompt has its turn.
+    // Rotates the prompts.
     const index = this.#running.indexOf(sequence)
     this.#running.push(...this.#running.splice(index, 1))
   }
@@ -192,7 +197,7 @@ export class Scheduler {
     }
   }
 
-  /** Takes an ended sequence out; its positions may be kept for others. */
+  /** Removes an ended sequence; its positions may be kept for others. */
   remove(sequence: Sequence, options: { readonly keeps: boolean }): void {
     const waitingIndex = this.#waiting.indexOf(sequence)
     if (waitingIndex >= 0) this.#waiting.splice(waitingIndex, 1)
@@ -206,11 +211,13 @@ export class Scheduler {
     this.#decodeMs = (this.#decodeMs ?? durationMs) * 0.9 + durationMs * 0.1
   }
 
-  /** Records the duration of a prompt chunk: the next chunks are sized to fit a decode step. */
+  /**
+   * Records the duration of a prompt chunk, so that the next chunks fit the time of a decode step.
+   */
   notePrefill(count: number, durationMs: number): void {
     if (this.#decodeMs === undefined) return
     this.#prefillMs += durationMs
-    // Another like it would still fit.
+    // Another one of this length would still fit.
     this.#isPrefillsTurn = this.#prefillMs + durationMs <= this.#decodeMs
     if (count < this.#sharedChunk) return
     const sharedMs = (durationMs * this.#sharedChunk) / count
@@ -223,7 +230,7 @@ export class Scheduler {
 
   /**
    * A run over several positions rounds differently from a decode step, which can change the choice
-   * of a token. A resumed text therefore repeats its decode steps where time allows.
+   * of a token. A resumed text therefore replays its decode steps if time allows.
    */
   #decideReplay(sequence: Sequence): void {
     if (sequence.replay !== 'undecided' || sequence.numComputed < sequence.numPrompt) return
@@ -239,7 +246,7 @@ export class Scheduler {
   #isInStep(sequence: Sequence): boolean {
     if (sequence.isDecoding || sequence.isReplaying) return true
     const { prefillChunk, draftMax } = this.#options
-    // Where a run takes one token of a text, those of prompts go with those of answers.
+    // If a run takes one token of a text, tokens of prompts and answers share it.
     const isStepwise = prefillChunk === 1 && draftMax === 0
     return isStepwise && sequence.numComputed > 0 && !sequence.wantsPromptLogits
   }
@@ -248,7 +255,9 @@ export class Scheduler {
     return tokenIds.length > (this.#options.shortTextMax ?? Number.POSITIVE_INFINITY)
   }
 
-  /** The cached positions were computed with the factors of short texts; all are computed again. */
+  /**
+   * The cached positions were computed with the factors of short texts, so all are computed again.
+   */
   #restartAsLong(sequence: Sequence): void {
     sequence.isLong = true
     sequence.replay = 'chunked'
@@ -264,7 +273,7 @@ export class Scheduler {
   }
 
   /**
-   * Whether a prompt waits for others: a queue will soon have filled the slots that become free.
+   * Whether a prompt waits for others, because a queue will soon fill the slots that become free.
    */
   #gathers(first: Sequence, numPrompts: number, numDecoding: number): boolean {
     const isWorthIt =
@@ -278,7 +287,7 @@ export class Scheduler {
     return isWorthIt
   }
 
-  /** The first prompt together with others like it, if there are any and a chunk holds them. */
+  /** The first prompt together with similar ones, if there are any and a chunk holds them. */
   #batchPrompts(first: Sequence, chunk: number): Step | undefined {
     const { batchesPrompts } = this.#options
     if (batchesPrompts === 'none' || !isWholePrompt(first)) return undefined
@@ -305,11 +314,11 @@ export class Scheduler {
     if (reusesPrefixes) {
       const numWanted = left > 0 ? left : numMissing
       const most = Math.min(numWanted, chunk)
-      // A run of one position rounds like a decode step, so that a chunk of one is avoided.
+      // A run of one position rounds like a decode step, so a chunk of one is avoided.
       const count = numWanted - most === 1 && most > 2 ? most - 1 : most
       return { kind: 'prefill', sequence, count }
     }
-    // Cut exactly as an undisturbed run would be: whole chunks of the prompt, then single tokens.
+    // Split exactly like an undisturbed run: complete chunks of the prompt, then single tokens.
     return { kind: 'prefill', sequence, count: left > 0 ? Math.min(left, prefillChunk) : 1 }
   }
 
@@ -335,9 +344,9 @@ export class Scheduler {
   }
 }
 
-/** Whether nothing of a prompt is computed and its last logits are all that is wanted of it. */
+/** Whether no part of a prompt is computed and only its last logits are needed. */
 function isWholePrompt(sequence: Sequence): boolean {
-  // A run of one position rounds like a decode step, not like that position among others.
+  // A run of one position rounds like a decode step, unlike that position among others.
   const isFirst = sequence.numComputed === 0 && sequence.numPrompt > 1
   return isFirst && !sequence.wantsPromptLogits && !sequence.isLong
 }

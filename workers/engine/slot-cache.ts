@@ -7,7 +7,7 @@ import { allocateElements } from '#workers/tensor/element-type.ts'
 import type { CachePair } from './decoder-graph.ts'
 import type { MemoryRelease } from './slots.ts'
 
-/** A slot and how many positions of it are to be kept. */
+/** A slot, and the number of its positions to keep. */
 export interface HeldSlot {
   readonly slot: number
   readonly length: number
@@ -18,23 +18,23 @@ export interface HeldSlot {
  */
 export interface SlotCache {
   /**
-   * `rows` slots from `first` on as tensors over the buffers, one per pair; the caller disposes of
-   * them.
+   * `rows` slots starting at `first`, as tensors over the buffers, one per pair; the caller
+   * disposes of them.
    */
   view(first: number, rows: number): Tensor[]
-  /** Makes the source's positions the beginning of another slot. */
+  /** Copies the source's positions to the beginning of another slot. */
   copy(source: HeldSlot, target: number): void | Promise<void>
   swap(a: HeldSlot, b: HeldSlot): void | Promise<void>
-  /** Gives back the memory of a slot's positions from `from` on, where that is possible. */
+  /** Releases the memory of a slot's positions starting at `from`, if possible. */
   release(part: MemoryRelease): void
   /**
-   * A cache of its own for a batch of prompts, [rows, heads, length, size] for each pair; the
-   * caller disposes of it before it asks for the next.
+   * A separate cache for a batch of prompts, [rows, heads, length, size] for each pair. The caller
+   * disposes of it before requesting the next.
    */
   makeBatch(rows: number, length: number): Tensor[]
-  /** Makes a row of a batch the beginning of a slot. */
+  /** Copies a row of a batch to the beginning of a slot. */
   takeRow(batch: readonly Tensor[], row: number, target: HeldSlot): void | Promise<void>
-  /** Gives the memory back, after the views. */
+  /** Releases the memory; the views must be released before. */
   close(): void
 }
 

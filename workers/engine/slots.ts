@@ -12,14 +12,14 @@ interface Slot {
   readonly owner: Sequence | undefined
 }
 
-/** A slot for a sequence, and where its first `prefixLength` positions are copied from. */
+/** A slot for a sequence, and the source of its first `prefixLength` positions. */
 export interface Placement {
   readonly slot: number
   readonly source: number
   readonly prefixLength: number
 }
 
-/** Memory of a slot that is to be given back: that of all positions from `from` on. */
+/** Memory of a slot to release: that of all positions starting at `from`. */
 export interface MemoryRelease {
   readonly slot: number
   readonly from: number
@@ -31,24 +31,24 @@ interface SlotState {
   scope: string
   owner: Sequence | undefined
   lastUsed: number
-  /** Positions that have memory, or may take it while the present text runs. */
+  /** Positions that have memory, or may get it while the current text runs. */
   reserved: number
 }
 
-/** How many texts the cache holds, and which prefixes of them may begin another text. */
+/** How many texts the cache holds, and which of their prefixes another text may reuse. */
 export interface SlotTableOptions {
-  /** Texts that may be as long as the context. Their memory is all that the cache may take. */
+  /** Texts that may be as long as the context. Their memory is the limit of the cache. */
   readonly slots: number
-  /** Slots while shorter texts fit into that memory; `slots` where it is absent. */
+  /** Slots while shorter texts fit into that memory; `slots` if absent. */
   readonly slotsMax?: number
   readonly contextLength: number
   /** Positions that take as much memory as the states of a slot. */
   readonly statePositions?: number
-  /** Off for models in which the way a text is cut into runs changes its numbers. */
+  /** Off for models in which splitting a text into runs changes its results. */
   readonly reusesPrefixes: boolean
   /**
-   * For models with states, which belong to one length: a prefix is all that a finished sequence
-   * left, or none.
+   * For models with states, which belong to one length: a prefix is either the whole content of a
+   * finished sequence, or none.
    */
   readonly reusesWholeOnly?: boolean
 }
@@ -57,23 +57,23 @@ export interface SlotTableOptions {
 const PREFIX_LENGTH_MIN = 4
 
 /**
- * At most this many positions behind a prefix are discarded: computing them again costs less than
+ * At most this many positions after a prefix are discarded: computing them again costs less than
  * copying the prefix.
  */
 const TAIL_LENGTH_MAX = 16
 
 /**
- * Which sequence works in which slot, and what finished ones left behind. A finished sequence's
- * positions stay until the slot or its memory is needed; a new one of the same scope starts from
- * the longest common prefix, in place where it continues nearly all of it, else by copying.
+ * The assignment of sequences to slots, and the contents of finished ones. A finished sequence's
+ * positions stay until the slot or its memory is needed. A new one of the same scope starts from
+ * the longest common prefix: in place if it continues nearly all of it, else by copying.
  *
- * A sequence is admitted when the memory holds all positions that the running ones and it may come
- * to have. Slots beyond `slots` are used while all others are taken.
+ * A sequence is admitted when the memory holds all positions that the running ones and it may need.
+ * Slots beyond `slots` are used only while all others are taken.
  */
 export class SlotTable {
   readonly #slots: SlotState[]
   readonly #options: SlotTableOptions
-  /** Positions that have memory at most, in all slots. */
+  /** The most positions that have memory, in all slots. */
   readonly #capacity: number
   readonly #releases: MemoryRelease[] = []
   #uses = 0
@@ -101,7 +101,7 @@ export class SlotTable {
     return { index, tokenIds, length, scope: slot.scope, owner: slot.owner }
   }
 
-  /** How many texts fit at a time, if those to come are as long as these. */
+  /** How many texts of the current length fit at a time. */
   countFitting(sequences: readonly Sequence[]): number {
     const { slots, slotsMax = slots } = this.#options
     const sizes = sequences.map((sequence) => this.#sizeOf(this.#positionsMax(sequence)))
@@ -109,7 +109,7 @@ export class SlotTable {
     return Math.min(Math.max(Math.floor(this.#capacity / Math.max(mean, 1)), slots), slotsMax)
   }
 
-  /** Where the sequence would go, or undefined when there is no slot or no memory for it. */
+  /** The placement of a sequence, or undefined when there is no slot or no memory for it. */
   findPlacement(sequence: Sequence): Placement | undefined {
     const free = this.#slots.flatMap((slot, index) => (slot.owner ? [] : [index]))
     const room = this.#capacity - this.#sizeOfRunning() - this.#sizeOf(this.#positionsMax(sequence))
@@ -122,7 +122,7 @@ export class SlotTable {
     return { slot: this.#leastUseful(free, source), source, prefixLength: length }
   }
 
-  /** Takes the slot; its earlier contents are gone but for the placement's prefix. */
+  /** Assigns the slot; its earlier contents are dropped except for the placement's prefix. */
   assign(sequence: Sequence, placement: Placement): void {
     const slot = defined(this.#slots[placement.slot])
     Object.assign(slot, { owner: sequence, scope: sequence.scope, tokenIds: [], length: 0 })
@@ -132,15 +132,15 @@ export class SlotTable {
     this.#trim(placement.source)
   }
 
-  /**
-   * The memory that has to be given back, once the prefixes of the sequences that were assigned
-   * before have been copied.
-   */
+  /** The memory to release, after the prefixes of assigned sequences have been copied. */
   takeReleases(): MemoryRelease[] {
     return this.#releases.splice(0)
   }
 
-  /** Frees the slot; the positions stay for those who share them unless they are in doubt. */
+  /**
+   * Releases the slot; the positions stay for sequences that share them, unless they may be
+   * invalid.
+   */
   release(sequence: Sequence, options: { readonly keeps: boolean }): void {
     const slot = defined(this.#slots[sequence.slot])
     this.#uses += 1
@@ -151,7 +151,7 @@ export class SlotTable {
     sequence.slot = -1
   }
 
-  /** Discards what a running sequence has computed, because it has another scope now. */
+  /** Discards the positions of a running sequence, because its scope has changed. */
   restart(sequence: Sequence): void {
     sequence.numComputed = 0
     defined(this.#slots[sequence.slot]).scope = sequence.scope
@@ -184,7 +184,7 @@ export class SlotTable {
     for (const slot of this.#slots) if (slot.owner === undefined) slot.length = 0
   }
 
-  /** The slot with the longest usable common prefix. The last token is always computed anew. */
+  /** The slot with the longest usable common prefix. The last token is always computed again. */
   findPrefix(sequence: Sequence): { source: number; length: number } {
     let best = { source: -1, length: 0 }
     const { reusesPrefixes, reusesWholeOnly } = this.#options
@@ -193,7 +193,7 @@ export class SlotTable {
       const slot = this.at(index)
       if (slot.owner === sequence || slot.scope !== sequence.scope) continue
       const common = commonPrefix(slot.tokenIds, sequence, slot.length)
-      // The prompt's last position alone would round otherwise than it does beside another.
+      // The prompt's last position alone would round differently than beside another.
       const isAllButOne = common === sequence.numPrompt - 1 && !sequence.wantsPromptLogits
       const length = isAllButOne ? common - 1 : common
       if (reusesWholeOnly && (slot.owner !== undefined || length < slot.length)) continue
@@ -202,9 +202,7 @@ export class SlotTable {
     return best.length >= PREFIX_LENGTH_MIN ? best : { source: -1, length: 0 }
   }
 
-  /**
-   * Whether a running sequence is just computing more of the same prefix than the cache has yet.
-   */
+  /** Whether a running sequence is computing more of the same prefix than the cache holds yet. */
   isPrefixUnderway(sequence: Sequence): boolean {
     if (!this.#options.reusesPrefixes || this.#options.reusesWholeOnly) return false
     const { length } = this.findPrefix(sequence)
@@ -216,7 +214,7 @@ export class SlotTable {
     })
   }
 
-  /** The first of the slots that are added under load, so that decode steps stay narrow. */
+  /** The lowest of the slots that are added under load, so that decode steps stay narrow. */
   #leastUseful(free: readonly number[], source: number): number {
     const usual = free.filter((index) => index < this.#options.slots)
     if (usual.length === 0) return defined(free[0])
@@ -230,8 +228,8 @@ export class SlotTable {
     defined(this.#slots[a]).lastUsed - defined(this.#slots[b]).lastUsed
 
   /**
-   * Gives back memory until the slots have no more than they may: first that of ended texts, the
-   * oldest first and but for the content of `kept`, then what running ones cannot come to need.
+   * Releases memory until the slots are within the limit: first that of ended texts, the oldest
+   * first and except for the content of `kept`, then positions that running ones cannot need.
    */
   #trim(kept = -1): void {
     let excess = this.#slots.reduce((sum, { reserved }) => sum + this.#sizeOf(reserved), 0)
@@ -269,7 +267,7 @@ export class SlotTable {
     return owner ? this.#positionsMax(owner) : length
   }
 
-  /** Positions that a sequence may come to have. */
+  /** The most positions that a sequence may need. */
   #positionsMax({ numPrompt, request: { maxNewTokens } }: Sequence): number {
     return Math.min(numPrompt + maxNewTokens, this.#options.contextLength)
   }
@@ -303,14 +301,16 @@ export class Sequence {
   slot = -1
   numComputed = 0
   cachedTokens = 0
-  /** It has more tokens than the first set of rotary factors is for; all of it uses the second. */
+  /**
+   * It has more tokens than the first set of rotary factors supports, so all of it uses the second.
+   */
   isLong = false
   /**
-   * How tokens that were generated elsewhere are computed again: one by one as they were (the same
-   * numbers to the last bit), or in chunks (sooner done, but rounded otherwise).
+   * How tokens that were generated elsewhere are computed again: one by one as before
+   * (bit-identical), or in chunks (faster, but rounded differently).
    */
   replay: 'undecided' | 'stepwise' | 'chunked' = 'undecided'
-  /** Steps to wait before the next speculation, and the length of the present pause. */
+  /** Steps to wait before the next speculation, and the length of the current pause. */
   speculationPause = 0
   speculationBackoff = 1
   readonly #resolve: (end: SequenceEnd) => void
@@ -339,12 +339,12 @@ export class Sequence {
     return this.tokenIds.length - this.numComputed
   }
 
-  /** Whether one more token is all that the next logits need, as in every step after the prompt. */
+  /** Whether the next logits need only one more token, as in every step after the prompt. */
   get isDecoding(): boolean {
     return this.numMissing === 1 && this.numComputed > 0 && this.numComputed >= this.numPrompt
   }
 
-  /** Whether tokens generated elsewhere are being computed again, one with each decode step. */
+  /** Whether tokens generated elsewhere are being computed again, one per decode step. */
   get isReplaying(): boolean {
     const isPastPrompt = this.numComputed > 0 && this.numComputed >= this.numPrompt
     return isPastPrompt && this.numMissing > 1 && this.replay !== 'chunked'
@@ -362,7 +362,7 @@ export class Sequence {
     return this.request.onPromptLogits !== undefined
   }
 
-  /** Positions that may come from the cache: all before the first whose logits are needed. */
+  /** Positions that the cache may provide: all before the first whose logits are needed. */
   get numCacheable(): number {
     const last = this.tokenIds.length - 1
     return this.wantsPromptLogits ? Math.min(this.request.promptLogitsFrom ?? 0, last) : last

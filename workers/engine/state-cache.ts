@@ -9,7 +9,7 @@ import type { StepTokens } from './step-inputs.ts'
 
 type StateData = Float32Array | Float16Array
 
-/** The states that a run reads and those that it returns, by the names of inputs and outputs. */
+/** The states that a run reads and those that it returns, by input and output names. */
 interface LaidStates {
   readonly inputs: Readonly<Record<string, Tensor>>
   readonly outputs: Readonly<Record<string, Tensor>>
@@ -17,14 +17,16 @@ interface LaidStates {
 
 /**
  * The states of all slots, in the memory of this process. A run reads those of its rows and returns
- * new ones, which replace them whole: a state belongs to one length of a text and to no other.
+ * new ones, which replace them completely, because a state belongs to one length of a text.
  */
 export class StateCache {
   readonly #runtime: Runtime
   readonly #pairs: readonly StatePair[]
   /** One buffer of all slots per pair. */
   readonly #buffers: readonly StateData[]
-  /** What runs return, and what they read where their rows are not consecutive slots. */
+  /**
+   * The states that runs return, and those that they read if their rows are not consecutive slots.
+   */
   readonly #returned: StateData[] = []
   readonly #gathered: StateData[] = []
   readonly #slots: number
@@ -37,9 +39,8 @@ export class StateCache {
   }
 
   /**
-   * The states of a run's rows: zeros at the beginning of a text, anything in rows that are not
-   * read. Consecutive slots are read where they lie. The caller disposes of the tensors before the
-   * next run.
+   * The states of a run's rows: zeros at the beginning of a text, any values in unused rows.
+   * Consecutive slots are read in place. The caller disposes of the tensors before the next run.
    */
   lay(rows: StepTokens['rows']): LaidStates {
     for (const { sequence } of rows) if (sequence?.numComputed === 0) this.#clear(sequence.slot)
@@ -60,7 +61,7 @@ export class StateCache {
     return { inputs, outputs }
   }
 
-  /** Keeps what a run returned; rows that are not read keep what they had. */
+  /** Keeps the states that a run returned; unused rows keep theirs. */
   keep(rows: StepTokens['rows'], { outputs }: LaidStates): void {
     for (const [index, pair] of this.#pairs.entries()) {
       const size = sizeOf(pair)
@@ -83,7 +84,7 @@ export class StateCache {
     }
   }
 
-  /** Gives the memory of a slot's states back. */
+  /** Releases the memory of a slot's states. */
   release(slot: number): void {
     for (const [index, pair] of this.#pairs.entries()) {
       const size = sizeOf(pair)
@@ -91,7 +92,7 @@ export class StateCache {
     }
   }
 
-  /** The slot of the first row, where the others follow it. */
+  /** The slot of the first row, if the others follow it. */
   #firstSlot(rows: StepTokens['rows']): number | undefined {
     const read = rows.flatMap(({ sequence }, row) => (sequence ? [sequence.slot - row] : []))
     const [first] = read
@@ -124,7 +125,7 @@ export function disposeStates({ inputs, outputs }: LaidStates): void {
   for (const tensor of [...Object.values(inputs), ...Object.values(outputs)]) tensor.dispose()
 }
 
-/** Rows of a buffer that is kept from run to run, as large as the most rows so far. */
+/** Rows of a reused buffer, which grows to the most rows so far. */
 function takeRows(kept: StateData[], index: number, pair: StatePair, rows: number): StateData {
   const count = rows * sizeOf(pair)
   const last = kept[index]

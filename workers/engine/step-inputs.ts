@@ -32,13 +32,13 @@ export class StepInputs {
     this.#embedder = embedder
   }
 
-  /** Inputs by name, of which the caller disposes. */
+  /** The inputs by name, which the caller disposes of. */
   async lay(tokens: StepTokens): Promise<Record<string, Tensor>> {
     const { hasAttentionMask, hasPositionIds } = this.#graph
     const { rows, mask } = tokens
     const count = rows.length
     return {
-      // First, because it alone may fail.
+      // Computed first, because only this may fail.
       ...(await this.#layTokens(tokens)),
       ...(hasAttentionMask && {
         attention_mask: this.#runtime.tensor('int64', mask, [count, mask.length / count]),

@@ -7,15 +7,15 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import type { EmbeddingShape } from './decoder-graph.ts'
 import type { EmbeddedSpan } from './types.ts'
 
-/** The embedded parts of a row of a run, which begins at position `first` of its text. */
+/** The embedded parts of a row of a run, which starts at position `first` of its text. */
 interface RowSpans {
   readonly first: number
   readonly spans: readonly EmbeddedSpan[]
 }
 
 /**
- * Makes the input of decoders that read embeddings: those of tokens from the graph `embed_tokens`,
- * and those of images where a token id is negative.
+ * Computes the input of decoders that read embeddings: those of tokens with the graph
+ * `embed_tokens`, and those of images for negative token ids.
  */
 export class TokenEmbedder {
   readonly #runtime: Runtime
@@ -24,7 +24,7 @@ export class TokenEmbedder {
   readonly #output: string
   readonly #size: number
 
-  /** Throws `ModelLoadError` for a graph that makes other embeddings than the decoder reads. */
+  /** Throws `ModelLoadError` for a graph whose embeddings do not fit the decoder. */
   constructor(runtime: Runtime, session: ModelSession, shape: EmbeddingShape) {
     const [input] = session.inputs
     const [output] = session.outputs

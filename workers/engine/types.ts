@@ -3,7 +3,7 @@ import type { PeftAdapter } from '#workers/adapters/peft-files.ts'
 
 import type { ContextChoice } from './context-length.ts'
 
-/** A chosen token; the log-probabilities are there when the sampler was asked for them. */
+/** A chosen token; log-probabilities are present if they were requested. */
 export interface SampledToken {
   readonly tokenId: number
   readonly logprob?: number
@@ -13,13 +13,13 @@ export interface SampledToken {
 /** Chooses the next token. */
 export interface TokenSampler {
   /**
-   * `position` is the number of tokens generated before. The logits may be changed, but are valid
+   * `position` is the number of tokens generated before. The logits may be modified, but are valid
    * only during the call. Called once per generated token, in order.
    */
   next(logits: Float32Array, position: number): SampledToken
 }
 
-/** Embeddings that take the places of prompt tokens from `start` on, one after another. */
+/** Embeddings that replace prompt tokens, starting at `start`. */
 export interface EmbeddedSpan {
   readonly start: number
   readonly embeddings: Float32Array
@@ -34,7 +34,7 @@ export interface PromptPositions {
 
 /** How an encoder-decoder reads a prompt. */
 export interface SequenceSource {
-  /** The first tokens of the prompt, which the encoder reads; the decoder reads those after. */
+  /** The number of leading prompt tokens that the encoder reads; the decoder reads the rest. */
   readonly length: number
   /** The tokens that the decoder reads before the answer. */
   readonly startTokenIds: readonly number[]
@@ -43,19 +43,19 @@ export interface SequenceSource {
 /** One text to continue. */
 export interface SequenceRequest {
   /**
-   * A negative id fills the place of an embedding and identifies its content: prefixes are equal
-   * where their ids are.
+   * A negative id stands in for an embedding and identifies its content: prefixes are equal if
+   * their ids are.
    */
   readonly promptTokenIds: readonly number[]
   /** Embeddings of images in the prompt; only for models that read embeddings. */
   readonly embedded?: readonly EmbeddedSpan[]
-  /** Read by models whose positions have three axes; each token's place in the text if absent. */
+  /** Read by models whose positions have three axes; each token's index if absent. */
   readonly positions?: PromptPositions
-  /** For encoder-decoders, and only for them. */
+  /** Required for encoder-decoders, and only for them. */
   readonly source?: SequenceSource
   /** Tokens generated before the sequence moved here; the sampler continues after them. */
   readonly generatedTokenIds: readonly number[]
-  /** In total, counting `generatedTokenIds`. */
+  /** The limit including `generatedTokenIds`. */
   readonly maxNewTokens: number
   readonly sampler: TokenSampler
   readonly endTokenIds: ReadonlySet<number>
@@ -63,11 +63,11 @@ export interface SequenceRequest {
   readonly cacheScope: string
   /** Shared by the sequences of one job; a sequence without it is a job of its own. */
   readonly job?: object
-  /** Of the same engine; the base model where it is absent. */
+  /** An adapter fitted to the same engine; the base model if absent. */
   readonly adapter?: FittedAdapter
   /**
-   * Receives each new token, in step order; an end token is not delivered. False ends the sequence:
-   * no further step is spent on it.
+   * Receives each new token, in order; an end token is not delivered. Returning false ends the
+   * sequence without a further step.
    */
   readonly onToken: (token: SampledToken) => boolean
   /**
@@ -75,10 +75,10 @@ export interface SequenceRequest {
    * only during the call.
    */
   readonly onPromptLogits?: (position: number, logits: Float32Array) => void
-  /** First prompt position whose logits are wanted (0 if absent); those before may be cached. */
+  /** First prompt position whose logits are needed (0 if absent); earlier ones may be cached. */
   readonly promptLogitsFrom?: number
   readonly onAdmitted?: (admission: { readonly cachedTokens: number }) => void
-  /** Proposes the next tokens; proposals are verified and never change the outcome. */
+  /** Proposes the next tokens. Proposals are verified and never change the outcome. */
   readonly propose?: (tokenIds: readonly number[]) => readonly number[]
 }
 
@@ -90,7 +90,7 @@ export interface SequenceEnd {
 
 /** Counters and gauges of an engine. */
 export interface EngineStats {
-  /** Texts that run at a time, if those to come are as long as the present ones. */
+  /** Texts that can run at a time if further ones are as long as the current ones. */
   readonly slots: number
   readonly active: number
   readonly waiting: number
@@ -106,9 +106,9 @@ export interface EngineStats {
 export interface TextEngine {
   /** Positions of a text; of a prompt alone where `decoderLength` is present. */
   readonly contextLength: number
-  /** How that was chosen; absent for encoder-decoders. */
+  /** Why it was chosen; absent for encoder-decoders. */
   readonly context?: ContextChoice
-  /** Texts at a time while the memory holds them; absent for encoder-decoders. */
+  /** The most texts at a time while the memory holds them; absent for encoder-decoders. */
   readonly slotsMax?: number
   /** Positions of start tokens and answer in an encoder-decoder; absent for other models. */
   readonly decoderLength?: number
@@ -123,12 +123,12 @@ export interface TextEngine {
   run(request: SequenceRequest, options: { readonly signal: AbortSignal }): Promise<SequenceEnd>
   /**
    * Makes an adapter usable for sequences, which share steps with those of other adapters and of
-   * the base model. Throws a sentence that names the tensor when it does not fit the model.
+   * the base model. Throws, naming the tensor, when it does not fit the model.
    */
   fitAdapter(adapter: PeftAdapter): Promise<FittedAdapter>
   /** Calls back after every step. */
   onStep(listener: () => void): void
   stats(): EngineStats
-  /** Cancels what runs, waits for the step in flight and releases the model. */
+  /** Cancels running sequences, waits for the step in flight and releases the model. */
   close(): Promise<void>
 }

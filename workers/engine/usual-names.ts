@@ -7,7 +7,7 @@ import { isCacheInput, isStateInput } from './past-inputs.ts'
 import { cachePlacesOf } from './rewrite/caching-operators.ts'
 
 const VALUE = /value|(^|[^a-z])v([^a-z]|$)/i
-/** Outputs of three axes of encoders. */
+/** Three-axis outputs of encoders. */
 const NO_LOGITS = /hidden|embed/i
 
 interface Cache {
@@ -17,10 +17,9 @@ interface Cache {
 }
 
 /**
- * A decoder whose caches and logits have names of other exporters, such as `key_cache_0` and
- * `cat_7` of PyTorch's, with the usual ones. A cache is recognized by its use: an input of four
- * axes that something is appended to, and the output that this gives. The same model where its
- * caches have usual names.
+ * Renames the caches and logits of a decoder from other exporters' names, such as `key_cache_0` and
+ * `cat_7` of PyTorch, to the usual ones. A cache is recognized by its use: an input of four axes to
+ * which a node appends, and the output of that node. Unchanged if the names are usual.
  */
 export function withUsualNames(model: Model): Model {
   const { graph } = model
@@ -48,7 +47,10 @@ export function withUsualNames(model: Model): Model {
   return { ...model, graph: whole }
 }
 
-/** `past_key_values_value_cache_0`, `v_cache_0`; that both are keys and values says nothing. */
+/**
+ * `past_key_values_value_cache_0`, `v_cache_0`; a name with both words does not distinguish keys
+ * and values.
+ */
 function isNamedValue(name: string): boolean {
   return VALUE.test(name.replace(/key_values?/i, ''))
 }
@@ -87,7 +89,7 @@ function presentOfNode(
   return at < 0 ? undefined : { tensor: outputs[places.presents[at] ?? 0], isValue: at === 1 }
 }
 
-/** Sizes that an exporter wrote as symbols, as that of transformers does. */
+/** Sizes that an exporter wrote as symbols, as transformers does. */
 function withSizes(value: GraphValue): GraphValue {
   const { dims } = value
   if (dims === undefined) return value

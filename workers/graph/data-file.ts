@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 
 import type { Constant } from './model.ts'
 
-/** Where each tensor begins; readers map the file by pages. */
+/** Each tensor begins at a multiple of this, because readers map the file by pages. */
 const PAGE_BYTES = 4096
 
 /** The bytes that a tensor takes in a file of weights, with the room before the next. */
@@ -38,7 +38,7 @@ export class DataFile {
     return { ...shape, data: { kind: 'file', location: this.#location, offset, length } }
   }
 
-  /** Makes sure that everything lies on the disk, and closes the file. */
+  /** Flushes the file to the disk, and closes it. */
   async finish(): Promise<void> {
     await this.#handle.sync()
     await this.close()

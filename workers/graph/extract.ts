@@ -12,8 +12,8 @@ interface Ancestry {
 }
 
 /**
- * The part of a graph that computes the wanted tensors from others, the boundary. What lies behind
- * the boundary is left out.
+ * The part of a graph that computes the wanted tensors from others, the boundary. Nodes before the
+ * boundary are excluded.
  */
 export function ancestryOf(
   view: GraphView,
@@ -40,7 +40,7 @@ export function ancestryOf(
   return { nodes: graph.nodes.filter((node) => nodes.has(node)), constants, inputs }
 }
 
-/** A graph without the nodes, constants and inputs that none of its outputs depends on. */
+/** A graph without nodes, constants and inputs that its outputs do not depend on. */
 export function withoutUnused(view: GraphView): Graph {
   const { graph } = view
   const { nodes, constants, inputs } = ancestryOf(
@@ -84,8 +84,8 @@ export function sorted(nodes: readonly GraphNode[]): GraphNode[] {
 }
 
 /**
- * A graph with other names of tensors, also of its inputs and outputs. Undefined when the branches
- * of a node read one of them, because names in branches are not changed.
+ * A graph with renamed tensors, including its inputs and outputs. Undefined when the branches of a
+ * node read one of them, because names in branches are not changed.
  */
 export function renameTensors(graph: Graph, names: ReadonlyMap<string, string>): Graph | undefined {
   if (graph.nodes.some((node) => outerNames(node).some((name) => names.has(name)))) return undefined
@@ -106,7 +106,7 @@ export function renameTensors(graph: Graph, names: ReadonlyMap<string, string>):
 }
 
 /**
- * The tensor of which one is the transposition between [batch, heads, length, size] and [batch,
+ * The source of a tensor that is a transposition between [batch, heads, length, size] and [batch,
  * length, heads, size].
  */
 export function sourceOfTranspose(view: GraphView, tensor: string): string | undefined {

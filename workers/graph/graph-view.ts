@@ -2,7 +2,7 @@ import { countElements, ELEMENT_TYPES, findElementType } from '#workers/tensor/e
 
 import type { Constant, Graph, GraphNode } from './model.ts'
 
-/** Answers where tensors of a graph come from and where they go. */
+/** Finds the producers and consumers of a graph's tensors. */
 export class GraphView {
   readonly graph: Graph
   readonly #producers = new Map<string, GraphNode>()
@@ -44,13 +44,13 @@ export class GraphView {
     return constant && elementsOf(constant)
   }
 
-  /** The one number of a constant of one element. */
+  /** The value of a constant with one element. */
   scalar(name: string): number | undefined {
     const values = this.numbers(name)
     return values?.length === 1 ? values[0] : undefined
   }
 
-  /** A tensor without the nodes that only rename it. */
+  /** The source of a tensor, skipping nodes that only rename it. */
   source(name: string): string {
     let at = name
     // Bounded, because the nodes of an invalid file may form a cycle.
@@ -81,7 +81,7 @@ export function outerNames(node: GraphNode): string[] {
   })
 }
 
-/** The elements of a constant whose data are at hand, as numbers. */
+/** The elements of a constant whose data are in memory, as numbers. */
 function elementsOf({ onnxType, dims, data }: Constant): number[] | undefined {
   const type = findElementType(onnxType)
   if (type === undefined || data.kind !== 'bytes') return undefined

@@ -2,24 +2,24 @@ import type { GraphView } from './graph-view.ts'
 import type { GraphNode } from './model.ts'
 
 /**
- * What a tensor must come from: any tensor, remembered under a name (twice the same name is the
+ * The required source of a tensor: any tensor, captured under a name (the same name twice is the
  * same tensor); an operator over patterns; or one of several patterns.
  */
 export type Pattern =
   | string
   | {
       readonly operator: string
-      /** Patterns of the first inputs; further inputs are not looked at. */
+      /** Patterns of the first inputs; further inputs are ignored. */
       readonly inputs: readonly Pattern[]
       /** The inputs may be in any order. */
       readonly isCommutative?: boolean
-      /** Remembers the node under this name. */
+      /** Captures the node under this name. */
       readonly as?: string
       readonly where?: (node: GraphNode, view: GraphView) => boolean
     }
   | { readonly oneOf: readonly Pattern[] }
 
-/** Tensors and nodes under the names of a pattern. */
+/** Tensors and nodes by their names in a pattern. */
 export interface Match {
   readonly tensors: ReadonlyMap<string, string>
   readonly nodes: ReadonlyMap<string, GraphNode>
@@ -27,7 +27,7 @@ export interface Match {
 
 const NOTHING: Match = { tensors: new Map(), nodes: new Map() }
 
-/** Matches a tensor and what it is computed from; undefined when it is something else. */
+/** Matches a tensor and its sources; undefined when they do not match. */
 export function match(view: GraphView, tensor: string, pattern: Pattern): Match | undefined {
   for (const found of matches(view, tensor, pattern, NOTHING)) return found
   return undefined
@@ -38,7 +38,7 @@ export function commutative(operator: string, a: Pattern, b: Pattern): Pattern {
   return { operator, inputs: [a, b], isCommutative: true }
 }
 
-/** Every way to match: a choice that does not fit later is replaced by the next. */
+/** Every way to match: a choice that fails later is replaced by the next. */
 function* matches(
   view: GraphView,
   tensor: string,

@@ -1,13 +1,13 @@
 import { ELEMENT_TYPES, type ElementType, type TensorData } from '#workers/tensor/element-type.ts'
 
-/** An ONNX model as data: what onnx.proto calls a ModelProto. Large weights stay in their files. */
+/** An ONNX model as data (a ModelProto in onnx.proto). Large weights stay in their files. */
 export interface Model {
   readonly irVersion: number
   readonly opsets: readonly OperatorSet[]
   readonly graph: Graph
   /** Operators that the model defines itself. */
   readonly functions: readonly ModelFunction[]
-  /** Fields that nothing here interprets (producer, metadata), as they were read. */
+  /** Uninterpreted fields (producer, metadata), as they were read. */
   readonly rest: readonly Uint8Array[]
 }
 
@@ -38,7 +38,7 @@ export interface GraphNode {
   readonly rest: readonly Uint8Array[]
 }
 
-/** A setting of an operator. `other` is one of a rare kind, as it was read. */
+/** A setting of an operator. `other` is a rare kind, as it was read. */
 export type Attribute =
   | { readonly kind: 'float'; readonly value: number }
   | { readonly kind: 'int'; readonly value: bigint }
@@ -60,8 +60,8 @@ export interface Constant {
 }
 
 /**
- * Elements in little-endian order, a stretch of a file beside the graph, or fields of a rare kind
- * as they were read.
+ * Elements in little-endian order, a range of a file beside the graph, or fields of a rare kind as
+ * they were read.
  */
 export type ConstantData =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
@@ -78,12 +78,12 @@ export interface GraphValue {
   readonly name: string
   /** Undefined for values that are not tensors, whose type is in `rest`. */
   readonly onnxType: number | undefined
-  /** Undefined where the rank is not stated. */
+  /** Undefined if the rank is unknown. */
   readonly dims: readonly (number | string)[] | undefined
   readonly rest: readonly Uint8Array[]
 }
 
-/** An operator that the model defines by others. */
+/** An operator that the model defines by other operators. */
 export interface ModelFunction {
   readonly name: string
   readonly domain: string

@@ -16,12 +16,12 @@ export interface OperatorMarks {
   readonly hasQuantizedMask: boolean
 }
 
-/** Finds them in a file. Throws `ModelLoadError` when it is not an ONNX model. */
+/** Finds the marks in a file. Throws `ModelLoadError` when it is not an ONNX model. */
 export async function readOperators(file: string): Promise<OperatorMarks> {
   return findOperators(await readModelFile(file))
 }
 
-/** Finds them in a model. Operators count in its functions and in the branches of its nodes too. */
+/** Finds the marks in a model, including its functions and the branches of its nodes. */
 export function findOperators(model: Model): OperatorMarks {
   const nodes = nodesOf(model)
   return {
@@ -35,11 +35,11 @@ export function findOperators(model: Model): OperatorMarks {
 const QUANTIZING = /^(QuantizeLinear|QLinear\w+)$/
 const ATTENDING = /Softmax|Attention/
 
-/** Whether anything that follows from the mask is quantized before the attention that reads it. */
+/** Whether a value derived from the mask is quantized before the attention that reads it. */
 function findQuantizedMask({ graph }: Model): boolean {
   const masks = graph.inputs.filter(({ name }) => name.endsWith('attention_mask'))
   const reached = new Set(masks.map(({ name }) => name))
-  // Nodes are in the order of their computation.
+  // Nodes are in topological order.
   for (const { operator, inputs, outputs } of graph.nodes) {
     if (!inputs.some((name) => reached.has(name)) || ATTENDING.test(operator)) continue
     if (QUANTIZING.test(operator)) return true

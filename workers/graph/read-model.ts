@@ -25,8 +25,8 @@ const GRAPH_INITIALIZER = 5
 const TENSOR_RAW_DATA = 9
 
 /**
- * Reads an ONNX file without its large weights, which become references to where they are in it.
- * Throws `ModelLoadError` when it is not an ONNX model or its graph is too large.
+ * Reads an ONNX file without its large weights, which become references into the file. Throws
+ * `ModelLoadError` when it is not an ONNX model or its graph is too large.
  */
 export async function readModelFile(file: string): Promise<Model> {
   const handle = await open(file).catch((error: Error) => {
@@ -49,10 +49,10 @@ export async function readModelFile(file: string): Promise<Model> {
   }
 }
 
-/** A source of bytes that is too large to be held. */
+/** A source of bytes that is too large for memory. */
 interface ByteSource {
   readonly size: number
-  /** Shorter at the end of the source. */
+  /** Returns fewer bytes at the end of the source. */
   read(start: number, length: number): Promise<Buffer>
 }
 
@@ -95,7 +95,7 @@ class FileReader {
     return assembleGraph(parts)
   }
 
-  /** A TensorProto without its data when they are raw bytes; other forms of data are read. */
+  /** A TensorProto without its data if they are raw bytes; other encodings are read. */
   async #readWeights({ start, end }: Field): Promise<Constant> {
     const header: Uint8Array[] = []
     let raw: Field | undefined
@@ -132,7 +132,7 @@ class FileReader {
     return Uint8Array.from(await this.#look(start, end - start))
   }
 
-  /** Bytes that are valid until the next call: small pieces that mostly follow one another. */
+  /** Bytes that are valid until the next call: small reads that are mostly consecutive. */
   async #look(start: number, length: number): Promise<Buffer> {
     const isHere =
       start >= this.#windowStart && start + length <= this.#windowStart + this.#window.length

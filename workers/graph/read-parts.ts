@@ -50,7 +50,7 @@ export function readGraphPart(part: FieldWithBody): GraphPart {
       return { kind: 'input', value: readValue(part.body) }
     case 12:
       return { kind: 'output', value: readValue(part.body) }
-    case 13: // shapes inside the graph, which follow from the rest of it
+    case 13: // shapes inside the graph, which are derived from the rest of it
       return { kind: 'derived' }
     default:
       return { kind: 'rest', bytes: field(part.number, part.body) }
@@ -130,7 +130,9 @@ const ATTRIBUTE_KINDS = [
   'strings',
 ] as const
 
-/** One attribute by its name. Older files state no type: then it follows from the value's field. */
+/**
+ * An attribute and its name. Older files state no type, which then follows from the value's field.
+ */
 function readAttribute(bytes: Uint8Array): Record<string, Attribute> {
   const parts = Array.from(fieldsOf(bytes))
   const find = (number: number): FieldWithBody | undefined =>
@@ -184,7 +186,7 @@ const BYTES_OF_INT32_DATA: Readonly<Record<number, number>> = {
   16: 2,
 }
 
-/** A TensorProto; its data become bytes, also where a typed list holds them. */
+/** A TensorProto whose data become bytes, even if a typed list holds them. */
 export function assembleConstant(bytes: Uint8Array): Constant {
   const dims: number[] = []
   const other: Uint8Array[] = []

@@ -4,9 +4,9 @@ import { basename, dirname, join } from 'node:path'
 import type { Constant, Model } from './model.ts'
 
 /**
- * The model with its weights in the files to which links point. Hugging Face's tools keep the files
- * of a snapshot as links to `blobs/`, and a graph that is read there needs the names that its
- * weights have there. Undefined when any of them lies in another folder than the graph's own.
+ * The model with weights located in the real files. Hugging Face's tools store the files of a
+ * snapshot as links to `blobs/`, so a graph read there needs the names of its weights in that
+ * folder. Undefined when any of them is in another folder than the graph.
  */
 export async function resolveWeights(
   model: Model,

@@ -1,7 +1,7 @@
 /** A field of a protocol buffer message. Offsets are relative to the message's source. */
 export interface Field {
   readonly number: number
-  /** Where its tag begins. */
+  /** The offset of its tag. */
   readonly from: number
   readonly start: number
   /** The first byte after it. */
@@ -18,8 +18,8 @@ export const FORMS = { varint: 0, eightBytes: 1, withLength: 2, fourBytes: 5 } a
 export const HEADER_BYTES_MAX = 20
 
 /**
- * The field whose tag begins at `at` of `bytes`, which may end after the header; undefined when
- * there is none that ends within `limit`. `base` is where `bytes` begin in the source.
+ * The field whose tag begins at `at` in `bytes`, which may end after the header; undefined when
+ * there is none that ends within `limit`. `base` is the offset of `bytes` in the source.
  */
 export function readField(
   bytes: Uint8Array,
@@ -42,7 +42,7 @@ export function readField(
   return form === FORMS.withLength ? make(end, end + Number(varint.value)) : undefined
 }
 
-/** The fields of a message in memory. Throws `RangeError` when it is broken. */
+/** The fields of a message in memory. Throws `RangeError` when it is malformed. */
 export function* fieldsOf(bytes: Uint8Array): Generator<Field & { readonly body: Uint8Array }> {
   for (let at = 0; at < bytes.length; ) {
     const field = readField(bytes, at, { limit: bytes.length })

@@ -18,8 +18,8 @@ interface CachePiece {
 }
 
 /**
- * Cache tensors in the memory of the device that a decoder's session computes on, and copies of
- * their parts, which the device makes by running a graph of slices.
+ * Cache tensors in the memory of the device that a decoder's session computes on. The device copies
+ * their parts by running a graph of slices.
  */
 export class DeviceCache {
   readonly #runtime: Runtime
@@ -38,7 +38,7 @@ export class DeviceCache {
     this.#cutter = opened.cutter
   }
 
-  /** Creates the cache of a session, which must be closed after it. Throws `ModelLoadError`. */
+  /** Creates the cache of a session, to be closed after the cache. Throws `ModelLoadError`. */
   static async open(
     runtime: Runtime,
     session: ModelSession,
@@ -54,8 +54,7 @@ export class DeviceCache {
   }
 
   /**
-   * Allocates so many rows and positions, one uninitialized tensor per pair. Throws when there is
-   * no room.
+   * Allocates rows and positions, one uninitialized tensor per pair. Throws when there is no room.
    */
   allocate(rows: number, length: number): Tensor[] {
     const tensors: Tensor[] = []
@@ -115,7 +114,7 @@ export class DeviceCache {
     }
   }
 
-  /** Releases the memory, after all of its tensors. */
+  /** Releases the memory; all of its tensors must be released before. */
   async close(): Promise<void> {
     await this.#cutter.close()
     this.#memory.release()

@@ -41,7 +41,7 @@ export class DeviceSlotCache implements SlotCache {
   }
 
   release(): void {
-    // The device has taken all of it at once, so that no slots are added under load.
+    // The device has allocated all of it at once, so no slots are added under load.
   }
 
   makeBatch(rows: number, length: number): Tensor[] {

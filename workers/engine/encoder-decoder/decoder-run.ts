@@ -6,13 +6,13 @@ import type { ElementType, TensorData } from '#workers/tensor/element-type.ts'
 
 import { copyRows, type EncoderStates, joinStates } from './encoder-states.ts'
 
-/** The input of the encoder's output. */
+/** The input with the encoder's output. */
 export const STATES = 'encoder_hidden_states'
-/** The input that says which positions of it are padding. */
+/** The input that marks padding in it. */
 export const STATES_MASK = 'encoder_attention_mask'
 const PAST = 'past_key_values'
 
-/** Throws `ModelLoadError` for an input that no run of a decoder feeds. */
+/** Throws `ModelLoadError` for an input that runs of a decoder do not feed. */
 export function checkDecoderInputs({ file, inputs }: ModelSession): void {
   const known = ['input_ids', STATES, STATES_MASK, 'use_cache_branch', 'cache_position']
   const unknown = inputs.find(({ name }) => !known.includes(name) && !name.startsWith(`${PAST}.`))
@@ -21,7 +21,7 @@ export function checkDecoderInputs({ file, inputs }: ModelSession): void {
 
 /**
  * The graphs of a decoder in either layout of the hub: `first` for the first run and `later` for
- * those after it, which are the same where one graph has both branches.
+ * the following ones. Both are the same if one graph has both branches.
  */
 export interface DecoderSessions {
   readonly runtime: Runtime
@@ -31,7 +31,9 @@ export interface DecoderSessions {
   readonly stateType: ElementType
 }
 
-/** Rows that are decoded together, each on its own encoder states; all are at the same position. */
+/**
+ * Rows that are decoded together, each with its own encoder states; all are at the same position.
+ */
 export class DecoderRun {
   readonly #sessions: DecoderSessions
   #rows: number
@@ -137,7 +139,7 @@ export class DecoderRun {
     this.#rows = rows.length
   }
 
-  /** A copy of some rows as a run of their own, before its next step. */
+  /** A copy of some rows as a separate run, before its next step. */
   copy(rows: readonly number[]): DecoderRun {
     const { runtime } = this.#sessions
     const copied = new DecoderRun(this.#sessions, {

@@ -8,7 +8,7 @@ import type { Sequence } from '../slots.ts'
 import { DecoderRun, type DecoderSessions } from './decoder-run.ts'
 import type { SourceEncoder } from './source-encoder.ts'
 
-/** Sequences at one position of their answers; one that has ended is computed unread. */
+/** Sequences at the same position of their answers. Ended ones are still computed, but not read. */
 interface Group {
   readonly run: DecoderRun
   readonly members: readonly Sequence[]
@@ -16,9 +16,9 @@ interface Group {
 
 /**
  * Runs encoder-decoders. The prompt of a sequence is the encoder's: its prefill encodes it and
- * computes the decoder's start tokens, a decode step computes one token of the answer. Decoders
- * count positions by the length of their cache, so rows of one run are at one position: prompts
- * that begin together stay together, and a decode step is one run for each group.
+ * computes the decoder's start tokens, and a decode step computes one token of the answer. Decoders
+ * count positions by the length of their cache, so rows of one run are at the same position:
+ * prompts that start together stay together, and a decode step is one run per group.
  */
 export class EncoderDecoderRunner implements ModelRunner {
   readonly #encoder: SourceEncoder
@@ -54,7 +54,10 @@ export class EncoderDecoderRunner implements ModelRunner {
     this.#groups = []
   }
 
-  /** One prompt; row i of the logits follows its token i, from the last one of the source on. */
+  /**
+   * Runs one prompt; row i of the logits follows its token i, starting with the last token of the
+   * source.
+   */
   async #begin(sequence: Sequence): Promise<StepLogits> {
     const { length, startTokenIds } = sourceOf(sequence)
     const run = await this.#open([sequence])
@@ -62,7 +65,7 @@ export class EncoderDecoderRunner implements ModelRunner {
     return { numRows: sequence.numPrompt, row: (index) => run.logits(0, index - first) }
   }
 
-  /** Prompts whose decoders start with equally many tokens share a run. */
+  /** Prompts with equally many decoder start tokens share a run. */
   async #beginAll(sequences: readonly Sequence[]): Promise<StepLogits> {
     const byLength = Map.groupBy(sequences, (sequence) => decoderPrompt(sequence).length)
     const rows = new Map<Sequence, () => Float32Array>()
@@ -93,8 +96,8 @@ export class EncoderDecoderRunner implements ModelRunner {
   }
 
   /**
-   * The part of a group that a step computes. Sequences that wait keep their position in a group of
-   * their own; those that have ended stay until they are half of it, because copying costs as much.
+   * The part of a group that a step computes. Sequences that wait keep their position in a separate
+   * group; ended ones stay until they are half of the group, because copying costs as much.
    */
   #gather(group: Group, wanted: ReadonlySet<Sequence>): Group {
     const { run, members } = group
@@ -121,7 +124,7 @@ function sourceOf({ request: { source } }: Sequence) {
 function encoderPrompt(sequence: Sequence): readonly number[] {
   const { promptTokenIds } = sequence.request
   const { length } = sourceOf(sequence)
-  // The list itself where it is whole: candidates of one prompt share it.
+  // The list itself if it is complete, so that candidates of one prompt share it.
   return length === promptTokenIds.length ? promptTokenIds : promptTokenIds.slice(0, length)
 }
 

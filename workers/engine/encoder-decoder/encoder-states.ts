@@ -13,7 +13,7 @@ export interface EncoderStates {
   readonly positions: number
 }
 
-/** Rows as one tensor, padded on the right, and the mask that says where each ends. */
+/** Joins rows into one tensor, padded on the right, with the mask that marks the padding. */
 export function joinStates(
   runtime: Runtime,
   type: ElementType,

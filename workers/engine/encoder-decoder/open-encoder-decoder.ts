@@ -19,13 +19,13 @@ interface EncoderDecoderOptions {
   readonly session: SessionOptions
   readonly slots: number
   readonly waitingMax: number
-  /** Positions of the encoder, and as many of the decoder. */
+  /** Positions of the encoder; the decoder has as many. */
   readonly contextLength: number
   /** The size in config.json, for graphs whose logits have no fixed width. */
   readonly vocabSize: number | undefined
 }
 
-/** Loads an encoder and its decoder and makes an engine of them. Throws `ModelLoadError`. */
+/** Loads an encoder and its decoder as an engine. Throws `ModelLoadError`. */
 export async function openEncoderDecoder(options: EncoderDecoderOptions): Promise<TextEngine> {
   const { runtime, files, session: sessionOptions } = options
   const modelFiles = [files.encoderFile, ...files.decoderFiles]
@@ -61,15 +61,14 @@ function assemble(options: EncoderDecoderOptions, loaded: Loaded): TextEngine {
     sources.hasMask &&
     hasInput(STATES_MASK) &&
     !marks.some(({ hasQuantizedMask }) => hasQuantizedMask)
-  // Scales of activations over a whole tensor: rows of a run would change each other's numbers.
+  // Activations with one scale for a whole tensor: rows of a run would change each other's results.
   const isRowCoupled = marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization)
   const engine = new Engine(runner, {
     slots,
     waitingMax,
-    // To the scheduler a text is its source and its answer, each as long as the model has
-    // positions.
+    // For the scheduler a text is its source and its answer, each as long as the context.
     contextLength: 2 * contextLength,
-    // The encoder reads a source as a whole.
+    // The encoder reads a source in one run.
     prefillChunk: 2 * contextLength,
     reusesPrefixes: false,
     givesAllLogits: true,
@@ -98,7 +97,7 @@ function assemble(options: EncoderDecoderOptions, loaded: Loaded): TextEngine {
   }
 }
 
-/** The request with an answer that the decoder has positions for. */
+/** Limits the answer of a request to the decoder's positions. */
 function withinContext(request: SequenceRequest, contextLength: number): SequenceRequest {
   const { source, promptTokenIds, maxNewTokens } = request
   if (source === undefined) throw new Error('a text of an encoder-decoder needs a source')

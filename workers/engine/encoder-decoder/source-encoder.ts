@@ -8,7 +8,7 @@ import type { EncoderStates } from './encoder-states.ts'
 
 const OUTPUT = 'last_hidden_state'
 
-/** Encodes the texts that an answer is made of: a translation, a summary. */
+/** Encodes the source texts of answers, such as translations and summaries. */
 export class SourceEncoder {
   /** Whether texts of different lengths may share a run. */
   readonly hasMask: boolean
@@ -16,7 +16,7 @@ export class SourceEncoder {
   readonly #session: ModelSession
   readonly #stateType: ElementType
 
-  /** Throws `ModelLoadError` for a graph that does not read token ids alone. */
+  /** Throws `ModelLoadError` for a graph with inputs other than token ids. */
   constructor(runtime: Runtime, session: ModelSession, stateType: ElementType) {
     const { file, inputs, outputs } = session
     const unknown = inputs.find(({ name }) => !['input_ids', 'attention_mask'].includes(name))
@@ -32,7 +32,7 @@ export class SourceEncoder {
     this.hasMask = inputs.some(({ name }) => name === 'attention_mask')
   }
 
-  /** The states of each text. Texts that are the same list are encoded once. */
+  /** The states of each text. Texts that are the same list object are encoded once. */
   async encode(texts: readonly (readonly number[])[]): Promise<readonly EncoderStates[]> {
     const unique = [...new Set(texts)]
     const length = Math.max(...unique.map((text) => text.length))

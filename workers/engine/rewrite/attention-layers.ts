@@ -31,7 +31,7 @@ export interface Rotary {
   readonly isHalved: boolean
 }
 
-/** Finds every attention of a decoder; undefined when there is one that is not recognized. */
+/** Finds every attention of a decoder; undefined when one of them is not recognized. */
 export function findAttentionLayers(view: GraphView): AttentionLayer[] | undefined {
   const layers: AttentionLayer[] = []
   for (const { name } of view.graph.inputs) {
@@ -77,7 +77,7 @@ function findLayer(view: GraphView, pastKey: string): AttentionLayer | undefined
   return { ...found, rotary: findRotary(view, found) }
 }
 
-/** The query of keys and values, and what it gives: by two products, or by one operator. */
+/** The query for keys and values, and the output: by two products, or by one operator. */
 function findAttended(
   view: GraphView,
   keys: string,
@@ -111,7 +111,7 @@ function findAppend(
   return view.source(first) === past ? { present, appended, added } : undefined
 }
 
-/** The only product or attention that a tensor goes into, and the name under which it does. */
+/** The only product or attention that reads a tensor, and the name under which it does. */
 function findProduct(
   view: GraphView,
   tensor: string,
@@ -155,7 +155,7 @@ const rotated = (of: Pattern): Pattern =>
     ),
   )
 
-/** The whole of each head is rotated, or its first part; some models rotate in full precision. */
+/** The whole head is rotated, or its first part; some models rotate in full precision. */
 const ROTATIONS: readonly Pattern[] = [
   rotated('x'),
   { operator: 'Concat', inputs: [rotated(slice('x')), slice('x')] },
@@ -174,7 +174,7 @@ const ROTARY_OPERATOR: Pattern = {
 /** Operators that end the computation of a scale. */
 const OF_SCALES = ['Constant', 'Sqrt', 'Div', 'Pow', 'Reciprocal', 'Cast']
 
-/** A query before it is multiplied by a scale, which may follow from its own size. */
+/** A query before its scaling, whose factor may depend on its own size. */
 function unscaled(view: GraphView, tensor: string): string {
   const node = view.producer(view.source(tensor))
   const [query, scale] = node?.inputs ?? []
@@ -184,7 +184,7 @@ function unscaled(view: GraphView, tensor: string): string {
   return OF_SCALES.includes(operator) ? query : tensor
 }
 
-/** The output after zeros have taken the place of tokens that see none, as padding would be. */
+/** The output after tokens that attend to none (padding) were replaced by zeros. */
 function unguarded(view: GraphView, output: string): string {
   const [node, ...others] = view.consumers(output)
   const isGuard = node?.operator === 'Where' && others.length === 0 && node.inputs[0] !== output

@@ -39,7 +39,7 @@ export interface RotationTables {
   readonly width: number
 }
 
-/** An attention is the same when no element of its output differs by more, of values around 1. */
+/** Two attentions are the same when no element of their outputs, around 1, differs by more. */
 const TOLERANCES = { float32: 1e-4, float16: 2e-2 } as const
 /** Positions before and beside the last: prompts, chunks, decode steps. */
 const CASES: readonly ProbeCase[] = [
@@ -56,9 +56,10 @@ const SEEN_SHARE = 0.99
 const SOFTCAP_MAX = 1e4
 
 /**
- * Finds the GroupQueryAttention that computes what a layer of the graph computes, by running the
- * layer alone: its scale, its window and its softcap. Undefined when there is none, as for biases
- * by distance. The result is compared for prompts, chunks and single tokens, also far into a text.
+ * Finds the GroupQueryAttention that is equivalent to a layer of the graph by running the layer
+ * alone: its scale, its window and its softcap. Undefined when there is none, for instance with
+ * biases by distance. The result is compared for prompts, chunks and single tokens, also far into a
+ * text.
  */
 export async function fitAttention(
   context: ProbeContext,
@@ -107,7 +108,7 @@ function casesOf(shape: HeadShape): readonly ProbeCase[] {
 
 type Heads = Pick<HeadShape, 'numHeads' | 'headDim' | 'hasPast'>
 
-/** The longest window that `fitAttention` finds; with a longer one a layer looks as if without. */
+/** The longest window that `fitAttention` finds; a layer with a longer one appears to have none. */
 export function findableWindow(heads: Heads): number {
   return Math.floor(measuredPast(heads) * SEEN_SHARE)
 }
@@ -120,8 +121,8 @@ function measuredPast({ numHeads, headDim, hasPast }: Heads): number {
 }
 
 /**
- * The same from before the rotation, with the rotation by tables. Undefined where the two differ.
- * The scale is another where the query is multiplied after its rotation.
+ * The same from before the rotation, with the rotation by tables. Undefined when the two differ.
+ * The scale differs if the query is multiplied after its rotation.
  */
 export async function fitRotation(
   context: ProbeContext,
@@ -213,7 +214,7 @@ async function measureScores(
   return { scale: nearUsual(uncapped / (element * element * headDim), shape), softcap }
 }
 
-/** Scales that are computed with rounding are meant to be one of a few. */
+/** Scales computed with rounding are assumed to be one of a few common values. */
 function nearUsual(scale: number, { headDim, type }: HeadShape): number {
   const precision = type === 'float16' ? 5e-3 : 1e-4
   const usual = [headDim ** -0.5, headDim ** -0.25, 1, 1 / headDim]

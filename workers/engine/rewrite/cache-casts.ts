@@ -21,8 +21,8 @@ interface CastCache {
 /**
  * A decoder whose caches are inputs and outputs in single precision although it computes them in
  * half precision, as ONNX Runtime's float16 converter leaves them with `keep_io_types`, with its
- * caches in half precision. The numbers are the same: each value was cast up and down again.
- * Undefined for every other graph.
+ * caches in half precision. The results are the same, because each value was cast up and down
+ * again. Undefined for other graphs.
  */
 export function narrowCaches(model: Model): Model | undefined {
   const { graph } = model
@@ -55,7 +55,7 @@ function findCasts(view: GraphView, past: string): CastCache | undefined {
   if (others.length > 0 || !isCast(down, FLOAT16) || !isCast(up, FLOAT32)) return undefined
   const narrowPast = down.outputs[0] as string
   const narrowPresent = up.inputs[0] as string
-  // The present is of the past's type where one operator makes it of the other.
+  // If one operator computes the present from the past, both have the same type.
   const isSameType = view.producer(narrowPresent)?.inputs.includes(narrowPast) === true
   const isRead = view.consumers(present).length > 0
   return isSameType && !isRead ? { past, present, narrowPast, narrowPresent } : undefined

@@ -13,11 +13,11 @@ import {
   type TensorData,
 } from '#workers/tensor/element-type.ts'
 
-/** Where a model is loaded from and runs. */
+/** The source of a model, and the runtime. */
 export interface ProbeContext {
   readonly runtime: Runtime
   readonly file: string
-  /** Where the files of its weights are. */
+  /** The folder with the files of its weights. */
   readonly folder: string
   readonly executionProvider: ExecutionProvider
 }
@@ -29,9 +29,12 @@ export interface ProbeTensor {
   readonly values: readonly number[] | Float32Array | number
 }
 
-/** A part of a model that is run alone, to see what it computes. */
+/** A part of a model that is run alone to test its function. */
 export interface Probe {
-  /** The wanted tensors, in order. Values for tensors that the part does not read are ignored. */
+  /**
+   * Returns the wanted tensors, in order. Values for tensors that the part does not read are
+   * ignored.
+   */
   run(feeds: Readonly<Record<string, ProbeTensor>>): Promise<ProbeResult[]>
   /** The names, types and shapes of the wanted tensors, in order, as the runtime reports them. */
   readonly outputs: ModelSession['outputs']
@@ -47,7 +50,9 @@ export interface ProbeResult {
 
 const FOUR_AXES = ['', '', '', '']
 const NODES_MAX = 4000
-/** Operators over weights; a part that has some is more than masks, rotations and attention. */
+/**
+ * Operators with weights. A part that contains some is more than masks, rotations and attention.
+ */
 const OF_WEIGHTS = /^(MatMulNBits|Gemm|Conv|QLinear|MatMulInteger|DynamicQuantize|QMoE|MoE)/
 
 /**
@@ -64,7 +69,7 @@ export async function openProbe(
 ): Promise<Probe | undefined> {
   const { wanted, boundary } = part
   const view = new GraphView(model.graph)
-  // Some graphs take the size of a head from a tensor before its transposition.
+  // Some graphs read the size of a head from a tensor before its transposition.
   const sources = new Map<string, string>()
   for (const name of Object.keys(boundary)) {
     const source = sourceOfTranspose(view, name)
@@ -111,7 +116,7 @@ function transposed({ type, dims, values }: ProbeTensor): ProbeTensor {
   return { type, dims: shape, values: moved }
 }
 
-/** Opens a whole model to run it on chosen values. */
+/** Opens a complete model to run it on chosen values. */
 export async function openModel(context: ProbeContext, model: Model): Promise<Probe> {
   const { runtime, file, folder, executionProvider } = context
   const bytes = writeModel(model)

@@ -18,7 +18,9 @@ export interface AttentionSettings {
   /** Positions that a token sees, itself among them; undefined for all. */
   readonly window: number | undefined
   readonly softcap: number | undefined
-  /** Of the output, where the graph goes on in another precision than that of its caches. */
+  /**
+   * The type of the output, if the graph continues in another precision than that of its caches.
+   */
   readonly outputType?: ElementType
 }
 
@@ -68,8 +70,8 @@ export function shapeConstants({ numHeads, headDim }: AttentionSettings): Consta
 
 /**
  * A GroupQueryAttention over query, key and value of [batch, heads, length, size]. Transpositions
- * that undo each other are left out: `untransposed` gives the source of one, and `isTransposed`
- * says that the output is wanted as [batch, length, heads, size].
+ * that cancel each other are omitted: `untransposed` returns the source of one, and `isTransposed`
+ * means that the output is wanted as [batch, length, heads, size].
  */
 export function attentionNodes(
   names: AttentionNames,

@@ -14,7 +14,7 @@ import { isCacheInput } from '../past-inputs.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 import { emptyFeeds, type HeadShape } from './probe-feeds.ts'
 
-/** Runs that distinguish positions from other numbers. */
+/** Runs whose positions can be distinguished from other numbers. */
 const CASES = [
   { past: 0, length: 4 },
   { past: 6, length: 3 },
@@ -29,7 +29,7 @@ const CANDIDATES_MAX = 200
 
 /**
  * Replaces the positions that a graph counts from its caches or its mask by an input. `model` is
- * the original, which is run to see which tensors are positions; `graph` is the rewritten one.
+ * the original, which is run to find the tensors with positions; `graph` is the rewritten one.
  */
 export async function takePositions(
   context: ProbeContext,
@@ -41,7 +41,7 @@ export async function takePositions(
   const candidates = countedTensors(view, shape)
   const found: Positions[] = []
   for (const name of candidates.slice(0, CANDIDATES_MAX)) {
-    // What follows from positions that were found is computed from them.
+    // Tensors that depend on found positions are computed from them.
     const { nodes } = ancestryOf(view, [name], new Set(found.map((other) => other.name)))
     if (!nodes.some((node) => isCounting(node, shape))) continue
     const positions = await findPositions(context, model, name, shape)

@@ -34,10 +34,10 @@ import type { HeadShape } from './probe-feeds.ts'
 import { keyOf, readRotationTables } from './rotation-tables.ts'
 import { signatureOf } from './signature.ts'
 
-/** Since this version sums take their axes as an input, as those of row lengths do. */
+/** From this version on, sums take their axes as an input, as the nodes for row lengths do. */
 const OPSET_MIN = 13
 
-/** Wider layers than any model has are not run to be measured. */
+/** Wider layers are not run for measurement, because no model has them. */
 const WIDTH_MAX = 1 << 17
 
 /** Properties of a decoder that its graph does not state. */
@@ -49,7 +49,7 @@ interface DecoderShape {
   readonly reference?: ReferenceRun
 }
 
-/** An attention with what replaces it. */
+/** An attention with its replacement. */
 interface FittedLayer {
   readonly layer: AttentionLayer
   readonly settings: AttentionSettings
@@ -57,10 +57,9 @@ interface FittedLayer {
 }
 
 /**
- * Rewrites a decoder whose cache grows by concatenation, so that it attends by GroupQueryAttention
- * over a cache that is written in place. Undefined when a layer is not recognized or what it
- * computes is not exactly such an attention: each kind of layer is run alone beside its
- * replacement.
+ * Rewrites a decoder whose cache grows by concatenation to GroupQueryAttention with an in-place
+ * cache. Undefined when a layer is not recognized or not exactly equivalent to such an attention:
+ * each kind of layer is run alone beside its replacement.
  */
 export async function rewriteDecoder(
   context: ProbeContext,
@@ -94,7 +93,7 @@ export async function rewriteDecoder(
   return isSame ? rewritten : undefined
 }
 
-/** The result of running parts of a graph; undefined where the runtime refuses one. */
+/** The result of running parts of a graph; undefined if the runtime refuses one. */
 async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
   try {
     return await work()
@@ -136,7 +135,7 @@ function headShape(
     : undefined
 }
 
-/** How tokens and their positions enter. */
+/** The inputs of tokens and their positions. */
 function tokenShape(inputs: Graph['inputs']): Pick<HeadShape, 'positionAxes' | 'embedding'> {
   const positions = inputs.find(({ name }) => name === 'position_ids')
   const { dims, onnxType = 0 } = inputs.find(({ name }) => name === 'inputs_embeds') ?? {}
@@ -229,16 +228,16 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
   return withoutUnused(new GraphView(whole))
 }
 
-/** Graphs without padding have none; the lengths of rows follow from it. */
+/** Graphs without a padding mask have none, but the lengths of rows depend on it. */
 const MASK = makeValue('attention_mask', 'int64', ['batch_size', 'total_length'])
 
-/** Past and present are one buffer, so that they have one length. */
+/** Past and present share one buffer, so they have the same length. */
 function likeItsPast(value: GraphValue): GraphValue {
   if (value.dims === undefined) return value
   return { ...value, dims: value.dims.map((dim, axis) => (axis === 2 ? 'cache_length' : dim)) }
 }
 
-/** Whether nothing but the attentions reads the contents of caches, their length and the mask. */
+/** Whether only the attentions read the contents of caches, their length and the mask. */
 function isInPlace(graph: Graph): boolean {
   const view = new GraphView(graph)
   return graph.nodes.every((node) => {

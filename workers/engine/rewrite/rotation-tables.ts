@@ -7,7 +7,7 @@ import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts
 import { emptyFeeds, type HeadShape } from './probe-feeds.ts'
 
 /**
- * The rotation of every position, as the graph itself computes it. Undefined for layers whose
+ * The rotation of every position, as computed by the graph itself. Undefined for layers whose
  * rotation depends on more than the position, or differs between the two halves of a head.
  */
 export async function readRotationTables(
@@ -22,7 +22,7 @@ export async function readRotationTables(
   const { rotaries, contextLength, shape } = options
   const pairs = new Map(rotaries.map((rotary) => [keyOf(rotary), rotary]))
   const found = new Map<string, RotationTables>()
-  // Positions of images differ by axis, so that their number alone says nothing.
+  // Positions of images differ by axis, so a single number does not determine the rotation.
   if (shape.positionAxes > 1) return found
   for (const [key, { cos, sin, isHalved }] of pairs) {
     const probe = await openProbe(context, model, { wanted: [cos, sin], boundary: {} })
@@ -51,8 +51,8 @@ export function keyOf({ cos, sin }: Rotary): string {
 }
 
 /**
- * The first half of each row, when the second is the same and three later rows are as in a chunk;
- * all of a row that has no second half.
+ * The first half of each row, if the second is equal and three later rows match those of a chunk;
+ * the whole row if it has no second half.
  */
 function halfOf(
   { values }: ProbeResult,

@@ -6,7 +6,9 @@ import type { Attribute, Constant } from '#workers/graph/model.ts'
 
 import type { AttentionLayer } from './attention-layers.ts'
 
-/** The same text for layers that compute the same from query, key, value and cache. */
+/**
+ * A text that is equal for layers that compute the same function of query, key, value and cache.
+ */
 export function signatureOf(view: GraphView, layer: AttentionLayer): string {
   const { rotary, query, key, value, pastKey, pastValue, output } = layer
   const ends = [rotary?.query ?? query, rotary?.key ?? key, value, pastKey, pastValue]
