@@ -7,20 +7,20 @@ import { contentOnly } from '#workers/text/content-spans.ts'
 import { toTokenIds } from '#workers/text/cooperative-encode.ts'
 import { type ProbedTokenizer, probeTokenizer } from '#workers/text/tokenizer-probe.ts'
 
-/** Prompts as token ids of exactly the text encoder's length. */
+/** Encodes prompts to exactly the text encoder's length. */
 export interface ClipTokenizer {
   readonly length: number
-  /** Longer prompts are cut, as every pipeline of this layout does. */
+  /** Longer prompts are cut, as in every pipeline of this layout. */
   encode(prompt: string): number[]
 }
 
 const LENGTH_UNKNOWN = 77
 // CLIP's splitter: contractions, words, single digits, runs of anything else that is not space.
 const PATTERN = "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
-// A prompt is cut at some tens of tokens anyway; this keeps a hostile one from costing time.
+// A prompt is cut at some tens of tokens anyway; this bounds the time for a hostile one.
 const CHARS_PER_TOKEN_MAX = 64
 
-/** Reads `vocab.json` and `merges.txt` of a folder (or its `tokenizer.json`, where it has one). */
+/** Reads `vocab.json` and `merges.txt` of a folder, or its `tokenizer.json`. */
 export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> {
   const config = await readConfig(folder)
   const json = (await findJson(folder, 'tokenizer.json')) ?? (await joinFiles(folder, config))
@@ -53,8 +53,8 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
 }
 
 /**
- * `tokenizer_config.json`. Where it does not list its markers, as older ones do not, a file beside
- * it has the last word on them: the second Stable Diffusions say only there what they pad with.
+ * `tokenizer_config.json`. If it does not list its markers, as older ones do not, a separate file
+ * takes precedence: for the second Stable Diffusions only that file states the padding token.
  */
 async function readConfig(folder: string): Promise<Record<string, unknown>> {
   const config = await readJson(folder, 'tokenizer_config.json')

@@ -4,9 +4,9 @@ import type { EncodedPrompt } from './prompt-encoder.ts'
 import { embedGuidance } from './step-defaults.ts'
 import type { RowCondition } from './unet.ts'
 
-/** The conditions for which an image is drawn. */
+/** The conditions under which an image is drawn. */
 export interface Condition {
-  /** The prompt's row last; where guidance is on, that of the negative prompt before it. */
+  /** The prompt's row last; with guidance, that of the negative prompt before it. */
   readonly rows: readonly RowCondition[]
   readonly guidance: number
 }
@@ -40,7 +40,7 @@ export async function conditionOf(
 
 /**
  * Podell et al. 2023, section 2.2: the size of the image in training, its crop from above and left,
- * and the size to draw (or how beautiful it is): an image of its size, uncropped.
+ * and the size to draw (or the aesthetic score). Here: an image of its size, uncropped.
  */
 function sizeConditions({ sizeConditions: kind }: XlFiles, size: ImageSize, aesthetics: number) {
   const { height, width } = size

@@ -15,9 +15,9 @@ interface TextFiles {
 
 /** Additions of Stable Diffusion XL to the older ones. */
 export interface XlFiles {
-  /** The conditions of size end with the size itself, or with a score of aesthetics. */
+  /** The size conditions end with the size itself, or with an aesthetic score. */
   readonly sizeConditions: 'size' | 'aesthetics'
-  /** An empty text is zeros instead of the text encoder's answer to it. */
+  /** An empty text is encoded as zeros instead of by the text encoder. */
   readonly isEmptyTextZero: boolean
 }
 
@@ -41,7 +41,7 @@ export interface DiffusionFiles {
   readonly tileSize: number
   readonly scalingFactor: number
   readonly shiftFactor: number
-  /** By channel, of VAEs whose latents are normalized with them. */
+  /** Statistics by channel, for VAEs whose latents are normalized. */
   readonly latentStatistics: LatentStatistics | undefined
   /** Width of the guidance embedding of distilled models. */
   readonly guidanceWidth: number | undefined
@@ -59,14 +59,14 @@ const PIPELINES =
   /^(ORT|Onnx)?(StableDiffusion(XL)?(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
 const XL = /StableDiffusionXL/
 const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
-// Larger than those of any published model; tensors of these sizes still fit into memory.
+// Larger than in any published model; tensors of these sizes still fit into memory.
 const LATENT_SIZE_MAX = 512
 const VAE_SIZE_MAX = 8192
 const CHANNELS_MAX = 64
 const BLOCKS = 4 // of the first exports
 const BLOCKS_MAX = 8
 const GUIDANCE_WIDTH_MAX = 65_536
-// Of the published models, when the file has none.
+// The factor of published models, if the file states none.
 const SCALING_FACTOR = 0.18215
 const XL_SCALING_FACTOR = 0.13025
 
@@ -108,7 +108,7 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
     latentChannels,
     unetChannels,
     vaeFactor,
-    // Some VAEs state the size of their own training, which is less than they are used for.
+    // Some VAEs state the size of their own training, which is smaller than they support.
     tileSize: Math.max(latentSize * vaeFactor, count(vae, 'sample_size', 1, VAE_SIZE_MAX)),
     scalingFactor: numberOr(vae.scaling_factor, isXl ? XL_SCALING_FACTOR : SCALING_FACTOR),
     shiftFactor: numberOr(vae.shift_factor, 0),
@@ -121,7 +121,7 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
 }
 
 /**
- * The text encoders: one, or those two of Stable Diffusion XL that its index does not call absent,
+ * The text encoders: one, or those of Stable Diffusion XL that its index does not mark as absent,
  * as its refiner does with the first.
  */
 async function findTexts(folder: string, index?: Json): Promise<DiffusionFiles['texts']> {

@@ -74,7 +74,7 @@ export function stepsLeft(scheduler: NoiseScheduler, steps: number, strength: nu
   return scheduler.timesteps.length - firstCall(scheduler, steps, strength)
 }
 
-/** The run of the U-Net with which the share of the steps that `strength` asks for begins. */
+/** The run of the U-Net at which the share of the steps given by `strength` begins. */
 function firstCall(scheduler: NoiseScheduler, steps: number, strength: number): number {
   const first = Math.min(steps - 1, steps - Math.min(steps, Math.floor(steps * strength)))
   return first * (scheduler.callsPerStep ?? 1)
@@ -86,7 +86,7 @@ function startLatents(
   clean: Float32Array | undefined,
   first: number,
 ): Float32Array {
-  // At full strength nothing of the source is left in the noise.
+  // At full strength none of the source remains in the noise.
   if (clean === undefined || first === 0) {
     return noise.map((value) => value * scheduler.initNoiseSigma)
   }
@@ -112,7 +112,8 @@ async function predict(
 }
 
 /**
- * Mask and masked image for U-Nets with 9 channels; without a source, everything is regenerated.
+ * Mask and masked image for U-Nets with 9 channels; without a source, the whole image is
+ * regenerated.
  */
 async function inpaintingChannels(
   { files, networks }: Parts,

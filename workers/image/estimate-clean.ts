@@ -1,6 +1,6 @@
 import type { NoiseScheduler } from './noise-schedulers/types.ts'
 
-/** One run of the U-Net: what went in and what came out. */
+/** One run of the U-Net: its input and its output. */
 interface Run {
   readonly index: number
   /** Before the step. */

@@ -35,7 +35,7 @@ const FORMAT_NAMES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Opens a PNG, JPEG or WebP file, or one of other `formats`; of an animation the first image. Its
+ * Opens a PNG, JPEG or WebP file, or one of other `formats`; for an animation the first image. Its
  * header is checked first, so that a small file with a huge declared size costs nothing. Throws
  * `invalidRequest` naming the field, now or while decoding.
  */
@@ -128,7 +128,7 @@ export async function resizeImage(pixels: Pixels, size: ImageSize): Promise<Pixe
   return { data: new Uint8Array(data), width: info.width, height: info.height }
 }
 
-/** Writes pixels as a file of some format; `quality` is for those that lose some. */
+/** Encodes pixels in a file format; `quality` applies to lossy formats. */
 export function encodeImage(
   { data, width, height }: Pixels,
   { format = 'png', quality }: { readonly format?: ImageFormat; readonly quality?: number } = {},

@@ -5,12 +5,12 @@ export interface ImageRequest {
   readonly prompt: string
   readonly negativePrompt: string
   readonly seed: number
-  /** Its index among the images of one request: each gets noise of its own. */
+  /** Its index among the images of one request; each has its own noise. */
   readonly image: number
   readonly steps: number
   /** 1 and below disable guidance. */
   readonly guidance: number
-  /** One that `sizeFor` gives; the native size when absent. */
+  /** A size returned by `sizeFor`; the native size when absent. */
   readonly size?: ImageSize
   /** The source image at that size; pure noise when absent. */
   readonly source?: {
@@ -27,15 +27,15 @@ export interface ImageRequest {
 /** The abort signal and the progress callback of an image. */
 export interface ImageTools {
   readonly signal: AbortSignal
-  /** Called after each run of the U-Net; the next one waits for it. */
+  /** Called after each run of the U-Net, which waits for it. */
   onStep?(drawn: DrawnStep): void | Promise<void>
 }
 
 /** An image after a run of the U-Net. */
 export interface DrawnStep {
-  /** 1, 2, … of the runs of the image. */
+  /** 1, 2, … counting the runs of the image. */
   readonly step: number
   readonly latents: Float32Array
-  /** The latents without noise that the U-Net predicts now. */
+  /** The noise-free latents that the U-Net currently predicts. */
   clean(): Float32Array
 }

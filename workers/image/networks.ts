@@ -7,7 +7,7 @@ import { openPromptEncoder, type PromptEncoder } from './prompt-encoder.ts'
 import { openUnet, type Unet, type UnetOptions } from './unet.ts'
 import { openVae, type Vae } from './vae.ts'
 
-/** The networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
+/** The networks of Stable Diffusion as functions, which stop when the signal aborts. */
 export interface Networks
   extends Pick<PromptEncoder, 'encode'>,
     Pick<Vae, 'encodeImage' | 'decodeLatents'>,

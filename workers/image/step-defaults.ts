@@ -24,7 +24,7 @@ const ROWS: readonly DefaultsRow[] = [
     steps: 4,
     guidance: 1,
   },
-  // Podell et al. 2023 draw with 5.
+  // Podell et al. 2023 use 5.
   { fits: (_scheduler, isXl) => isXl, steps: 25, guidance: 5 },
   { fits: () => true, steps: 20, guidance: 7.5 },
 ]

@@ -1,7 +1,7 @@
 import type { ImageSize } from './pixels.ts'
 import type { Volume } from './run-volumes.ts'
 
-/** How an image is computed in parts. */
+/** How an image is processed in tiles. */
 interface Tiling {
   /** Values per side of a tile of the input. */
   readonly inputSide: number
@@ -9,7 +9,7 @@ interface Tiling {
   readonly outputSide: number
 }
 
-// The share of a tile that its neighbours cover as well, as in diffusers.
+// The share of a tile that its neighbours also cover, as in diffusers.
 const OVERLAP = 0.25
 
 /**
@@ -55,7 +55,7 @@ function emptyVolume({ dims }: Volume, { width, height }: ImageSize): Volume {
   return { data: new Float32Array(channels * width * height), dims: [1, channels, height, width] }
 }
 
-/** The part of a volume from a place on, smaller where the volume ends. */
+/** The part of a volume at an offset; smaller at the end of the volume. */
 function crop(
   input: Volume,
   { x, y, side }: { readonly x: number; readonly y: number; readonly side: number },
@@ -71,7 +71,7 @@ function crop(
   return tile
 }
 
-/** Writes the first `side` rows and columns of a tile to a place, as far as the output reaches. */
+/** Copies the first `side` rows and columns of a tile to an offset, within the output. */
 function paste(
   tile: Volume,
   output: Volume,

@@ -10,7 +10,7 @@ import type { EncodedPrompt } from './prompt-encoder.ts'
 import { runVolumes, stack, type Volume } from './run-volumes.ts'
 import { hasFreeSides } from './vae.ts'
 
-/** The conditions of the prediction of a row. */
+/** The conditions of a row's prediction. */
 export interface RowCondition {
   readonly text: EncodedPrompt
   /** `[1, width]`: for distilled models with a guidance input. */
@@ -26,11 +26,11 @@ export interface UnetRow extends RowCondition {
   readonly timestep: number
 }
 
-/** The U-Net, whose runs have rows of several images. */
+/** The U-Net, whose runs combine rows of several images. */
 export interface Unet {
   /** The number of images that are worth computing in parallel. */
   readonly poolSize: number
-  /** Whether it takes images of any size. */
+  /** Whether it supports images of any size. */
   readonly isResizable: boolean
   /** The prediction for each row. */
   predict(rows: readonly UnetRow[], signal: AbortSignal): Promise<readonly Float32Array[]>
@@ -50,17 +50,17 @@ interface Item {
   readonly signal: AbortSignal
 }
 
-// Rows of the native size: two guided images, or more of smaller ones. More gain little on
+// Rows of the native size: two guided images, or more smaller ones. More rows gain little on
 // processors and cost the memory of their activations; accelerators gain.
 const ROWS_MAX = { cpu: 4, cuda: 16 }
-// A guided image; beside it another session runs the next one.
+// A guided image; another session runs the next one.
 const SHARED_ROWS_MAX = 2
-// Of one job; on processors as many as there are sessions.
+// Images of one job; on processors as many as there are sessions.
 const IMAGES_ON_ACCELERATOR = 4
 
 /**
  * Opens the U-Net. While it runs, rows of other images wait; the next run takes those of the same
- * size. Each row is computed by itself, so that an image does not depend on its neighbours.
+ * size. Each row is computed independently, so an image does not depend on its neighbours.
  */
 export async function openUnet(
   runtime: Runtime,
@@ -106,13 +106,15 @@ function inputOf({ inputs }: ModelSession, name: string) {
   return inputs.find((input) => input.name === name)
 }
 
-/** Whether a graph has a place for the timestep of each row. */
+/** Whether a graph takes a timestep for each row. */
 function hasRowTimesteps(unet: ModelSession): boolean {
   const [steps] = inputOf(unet, 'timestep')?.dims ?? []
   return steps !== undefined && typeof steps !== 'number'
 }
 
-/** Rows of one run have the same size and, where the graph takes only one, the same timestep. */
+/**
+ * Rows of one run have the same size and, if the graph takes a single timestep, the same timestep.
+ */
 function joinRule(unet: ModelSession): (oldest: Item, item: Item) => boolean {
   const areStepsFree = hasRowTimesteps(unet)
   return ({ row: oldest }, { row }) =>
@@ -121,7 +123,7 @@ function joinRule(unet: ModelSession): (oldest: Item, item: Item) => boolean {
     row.text.states.dims.every((side, at) => side === oldest.text.states.dims[at])
 }
 
-/** A signal that aborts when nothing waits for a run any more. */
+/** A signal that aborts when all waiting rows were cancelled. */
 function abortedByAll(signals: readonly AbortSignal[]): AbortSignal {
   const unique = [...new Set(signals)]
   if (unique.length === 1) return unique[0] as AbortSignal
@@ -161,7 +163,7 @@ async function predictRows(
   return rows.map((_row, at) => data.slice(at * length, (at + 1) * length))
 }
 
-/** One timestep for all rows where they are the same, so that every graph takes it. */
+/** One timestep for all rows if they are the same, which every graph supports. */
 function timestepsOf(unet: ModelSession, rows: readonly UnetRow[]): Volume {
   const steps = rows.map(({ timestep }) => timestep)
   const isScalar = inputOf(unet, 'timestep')?.dims.length === 0

@@ -21,12 +21,12 @@ export interface Vae {
   close(): Promise<void>
 }
 
-// Tiles of so many latents, or multiples of it, overlap by whole latents.
+// Tiles of this many latents, or a multiple, overlap by whole latents.
 const TILE_STEP = 4
 
 /**
- * Loads encoder and decoder of a folder. Images of more pixels than the square of `tileSize` are
- * computed in tiles, and as many images at a time as have a session, so that the memory is bounded.
+ * Loads encoder and decoder of a folder. Images with more pixels than the square of `tileSize` are
+ * processed in tiles, and one image at a time per session, so that the memory is bounded.
  */
 export async function openVae(
   runtime: Runtime,
@@ -69,7 +69,7 @@ export async function openVae(
 
 type Queue = Batcher<{ readonly volume: Volume; readonly signal: AbortSignal }, Volume>
 
-/** One image after another in each session. */
+/** Processes one image after another in each session. */
 function queueOf(runtime: Runtime, pool: SessionPool): Queue {
   return new Batcher({
     maxBatchTokens: 1,

@@ -8,13 +8,13 @@ export interface ListedFile {
   readonly bytes: number
 }
 
-/** A source that is fetched: that of a model, of which the files are chosen, or files by name. */
+/** A source to fetch: that of a model, whose files are chosen, or files by name. */
 export interface WantedSource
   extends Pick<CatalogueModel, 'id' | 'source' | 'options'>,
     Partial<Pick<CatalogueModel, 'kind'>> {
-  /** Chosen by the layout of the source where they are absent. */
+  /** Chosen by the layout of the source if absent. */
   readonly files?: readonly string[]
-  /** `checkpoint`: the weights of PyTorch that a graph is made from, in safetensors files. */
+  /** `checkpoint`: PyTorch weights in safetensors files, from which a graph is made. */
   readonly layout?: 'checkpoint'
 }
 
@@ -26,15 +26,15 @@ type Layout = 'pipeline' | 'single'
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES =
   /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
-// Indexes of weights in other formats and records of how an export was made.
+// Indexes of weights in other formats, and records of an export.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
-// Styles of the voices of a speech model: a file for each, or an archive beside the graph.
+// Styles of a speech model's voices: a file for each, or an archive beside the graph.
 const VOICES = /^voices\/[\w-]+\.(bin|npy)$|^voices[\w.-]*\.(bin|npz)$/
-// Layers after the pooling of a sentence encoder, which no graph has to hold.
+// Layers after the pooling of a sentence encoder, which a graph may lack.
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
-// Parts of image pipelines that are not used here.
+// Unused parts of image pipelines.
 const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
-// Files beside a graph that have no tensor of it: graphs and their data, texts, other formats.
+// Files beside a graph without tensors of it: graphs and their data, texts, other formats.
 const NO_TENSORS = [
   /\.onnx([._].*)?$/,
   /^(\.|[A-Z_]+$)/,
@@ -44,7 +44,7 @@ const NO_TENSORS = [
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
 
 /**
- * The files of a source that a model needs: its configuration and tokenizer, and of each graph one
+ * The files of a source that a model needs: its configuration and tokenizer, and for each graph one
  * kind of weights with its external data. Throws when there is no graph among them.
  */
 export function chooseFiles<File extends ListedFile>(
@@ -95,10 +95,9 @@ const VARIANT_WORDS = {
 const VARIANT_CONFIGS = ['genai_config.json', 'config.json']
 
 /**
- * The folder of a source that is its model where it has several, each with a configuration, as
- * those for onnxruntime-genai have (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one on the path
- * that `onnxFile` is, or the one whose name fits the execution provider best. `.` for all other
- * sources.
+ * The folder of a source's model, if it has several, each with a configuration, as those for
+ * onnxruntime-genai (`cpu_and_mobile/cpu-int4-rtn-block-32`): the one on the path of `onnxFile`, or
+ * the one whose name fits the execution provider best. `.` for all other sources.
  */
 export function variantFolder(
   files: readonly ListedFile[],
@@ -127,14 +126,14 @@ function folderOnPath(onnxFile: string, paths: ReadonlySet<string>): string {
   const folders = parts.map((_part, at) => parts.slice(0, parts.length - at).join('/'))
   const isConfigured = (folder: string) =>
     VARIANT_CONFIGS.some((name) => paths.has(join(folder, name)))
-  // Copies of the configuration beside graphs in `onnx/` are not the whole of it.
+  // Copies of the configuration beside graphs in `onnx/` are incomplete.
   const isCopy = (folder: string) => basename(folder) === 'onnx' && isConfigured(dirname(folder))
   const [nearest = '.'] = folders
   if (VOICE_ENDINGS.some((ending) => paths.has(`${onnxFile}${ending}`))) return nearest
   return folders.find((folder) => isConfigured(folder) && !isCopy(folder)) ?? '.'
 }
 
-// The configuration of a Piper voice bears the name of its graph.
+// The configuration of a Piper voice is named after its graph.
 const VOICE_ENDINGS = ['.json', '.onnx.json']
 
 /** The same graph by its path in a folder of the source. */
@@ -157,7 +156,7 @@ function chooseCheckpoint<File extends ListedFile>(files: readonly File[]): read
     throw new Error(`there is no ${WHOLE_CHECKPOINT} among its files`)
   }
   return files.filter(({ path, bytes }) => {
-    // The index is read first where both are there.
+    // The index takes precedence if both exist.
     if (isThere(CHECKPOINT_INDEX)) {
       if (path === CHECKPOINT_INDEX || CHECKPOINT_SHARD.test(path)) return true
     } else if (path === WHOLE_CHECKPOINT) return true
@@ -182,13 +181,13 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
   })
 }
 
-/** Graphs beside a decoder that reads embeddings: those of tokens, and those of images. */
+/** Graphs beside a decoder that reads embeddings: those for tokens and for images. */
 const VISION_ROLES = ['embed_tokens', 'vision_encoder']
 
-/** Graphs of a model that embeds texts and images; `model` beside them is both in one. */
+/** Graphs of a model that embeds texts and images; `model` beside them combines both. */
 const TOWER_ROLES = ['text_model', 'vision_model']
 
-/** The graphs that belong to one, in the same kind of weights where there are some. */
+/** The companion graphs of a graph, with the same kind of weights if available. */
 function companionsOf(graph: string, paths: readonly string[]): readonly string[] {
   const suffix = /^(?:decoder_model(?:_merged)?|text_model)(.*)\.onnx$/.exec(basename(graph))?.[1]
   if (suffix === undefined) return []
@@ -201,7 +200,7 @@ function companionsOf(graph: string, paths: readonly string[]): readonly string[
   return [encoder, second, ...ofVision].filter((path) => path !== undefined)
 }
 
-/** A pipeline has a folder for each of its graphs; everything else keeps its graphs in one. */
+/** A pipeline has a folder for each of its graphs; other models keep their graphs in one. */
 function foldersOf(paths: readonly string[], layout: Layout): readonly string[] {
   const folders = [...new Set(paths.map((path) => dirname(path)))]
   if (layout === 'pipeline') return folders.filter((folder) => !UNUSED_FOLDERS.includes(folder))
@@ -212,7 +211,7 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))], model.kind)
   const { executionProvider = 'cpu' } = model.options
   const isPair = roles.includes('encoder_model')
-  // A model that listens with a single graph is one of CTC.
+  // A speech recognition model with a single graph uses CTC.
   const isCtc = model.kind === 'audio' && !isPair
   const isPrecise =
     layout === 'pipeline' || model.kind === 'embedding' || model.kind === 'speech' || isCtc
@@ -226,8 +225,8 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
 }
 
 /**
- * Which graphs of a folder are run: one for text, with its embeddings where they have graphs of
- * their own; an encoder and its decoder for speech and translation; two towers for vectors of texts
+ * The graphs of a folder that are run: one for text, with separate graphs of embeddings if there
+ * are any; an encoder and its decoder for speech and translation; two towers for vectors of texts
  * and images.
  */
 function rolesOf(
@@ -247,8 +246,8 @@ function rolesOf(
 }
 
 /**
- * The name with which all others begin: `kokoro-v1.0` beside `kokoro-v1.0.int8`, which is the same
- * graph with other weights.
+ * The name that is a prefix of all others: `kokoro-v1.0` beside `kokoro-v1.0.int8`, the same graph
+ * with other weights.
  */
 export function wholeGraph(stems: readonly string[]): string | undefined {
   return stems.find((stem) =>
@@ -286,18 +285,20 @@ function isConfiguration(path: string, bytes: number): boolean {
 }
 
 /**
- * File name endings of one graph by the kind of their weights, best first. Fetching and loading
- * follow the same lists, so that a fetched file is found.
+ * File name suffixes of one graph by the kind of its weights, best first. Fetching and loading use
+ * the same lists, so that a fetched file is found.
  */
 export const WEIGHT_SUFFIXES = {
   // For processors 8-bit weights are about three times as fast as 32-bit ones at hardly any loss;
   // 4-bit ones lose more; 16-bit ones are computed as 32-bit there.
   cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
-  // Decoders of text on a processor: weights in blocks first. Activations that are quantized as the
-  // graph runs come last: rows change each other's numbers, so that nothing is batched or reused.
+  // Text decoders on a processor: quantized weights in blocks first. Graphs that quantize
+  // activations come last, because rows change each other's results, so that batching and reuse are
+  // impossible.
   text: ['_q4', '_q4f16', '', '_fp16', '_bnb4', '_quantized', '_int8', '_uint8'],
-  // On a GPU half precision is the natural one, and 8-bit kernels are slow.
+  // On a GPU half precision is native, and 8-bit kernels are slow.
   cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
-  // Images suffer visibly from 8-bit weights, and vectors are compared with those of others.
+  // Images lose visible quality with 8-bit weights, and vectors are compared with those of other
+  // models.
   precise: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
 } as const

@@ -9,8 +9,8 @@ const OF_WEIGHTS =
   /\.onnx$|\.onnx[_.]data|\.data$|(^|\/)weights\.pb$|\.safetensors(\.index\.json)?$/
 
 /**
- * Copies configuration and tokenizer of a model, which lie beside its graphs: other folders hold
- * other forms of it. A manifest would name other checksums.
+ * Copies the configuration and tokenizer beside a model's graphs. Other folders contain other
+ * variants of the model, and a manifest would state other checksums.
  */
 export async function copyConfiguration(
   folder: string,

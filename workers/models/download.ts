@@ -16,32 +16,32 @@ import {
   openHubFile,
 } from './hub.ts'
 
-/** Which file is fetched, and where to. */
+/** The file to fetch and its target. */
 interface DownloadOptions {
   readonly hub: HubOptions
   readonly source: HubSource & { readonly commit: string }
   readonly file: HubFile
-  /** Where the whole file appears, at once. */
+  /** The path where the complete file appears atomically. */
   readonly target: string
-  /** Where what has come so far is kept for the next attempt. */
+  /** The file with the bytes received so far, for the next attempt. */
   readonly partFile: string
   readonly signal?: AbortSignal | undefined
-  /** Called with the bytes that lie there, as they come. */
+  /** Called with the number of bytes received so far. */
   readonly onBytes?: ((bytes: number) => void) | undefined
 }
 
 const ATTEMPTS_MAX = 5
 const RETRY_DELAY_MS = 300
-// A connection without data is abandoned after this time.
+// A connection without data is closed after this time.
 const IDLE_TIMEOUT_MS = 30_000
-// Faults of this machine's disk, which another attempt meets again.
+// Errors of this machine's disk, which another attempt would meet again.
 const DISK_FAULTS = [
   ...['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EACCES', 'EPERM', 'ENOTDIR', 'EISDIR', 'EIO'],
 ]
 
 /**
- * Fetches one file, going on where an earlier attempt stopped, and checks it. Attempts without any
- * progress are bounded; a file whose checksum is wrong is fetched anew once, then refused.
+ * Fetches one file, resuming an earlier attempt, and verifies it. Attempts without progress are
+ * bounded; a file with a wrong checksum is fetched again once, then refused.
  */
 export async function download(options: DownloadOptions): Promise<void> {
   const { file, target, partFile } = options
@@ -52,7 +52,7 @@ export async function download(options: DownloadOptions): Promise<void> {
     await fetchAll(options)
     if ((await checksumOf(partFile, file)) === file.checksum.hex) break
     await rm(partFile, { force: true })
-    // Only a file that was pieced together may be better the second time.
+    // Only a file that was assembled from several attempts may be better the second time.
     if (tries > 0 || !wasResumed) {
       throw failure.upstream(
         `${options.source.repository}: ${file.path} came damaged, its checksum is wrong`,
@@ -62,7 +62,7 @@ export async function download(options: DownloadOptions): Promise<void> {
   await rename(partFile, target)
 }
 
-/** The checksum of a file in the way that the hub states it. */
+/** The checksum of a file in the form that the hub states. */
 export async function checksumOf(path: string, { bytes, checksum }: HubFile): Promise<string> {
   const hash = createHash(checksum.kind === 'git' ? 'sha1' : 'sha256')
   // Git hashes a header before the content.
@@ -71,7 +71,7 @@ export async function checksumOf(path: string, { bytes, checksum }: HubFile): Pr
   return hash.digest('hex')
 }
 
-/** Repeats attempts until all bytes are there. */
+/** Repeats attempts until all bytes have arrived. */
 async function fetchAll(options: DownloadOptions): Promise<void> {
   const { file, partFile, signal } = options
   let failures = 0
@@ -92,7 +92,7 @@ async function fetchAll(options: DownloadOptions): Promise<void> {
   }
 }
 
-/** The error of a file. */
+/** Names the file in an error. */
 function named(error: unknown, { source, file }: DownloadOptions): ServiceError {
   if (error instanceof ServiceError) return error
   const { code, message } = error as NodeJS.ErrnoException
@@ -150,8 +150,8 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
 }
 
 /**
- * Where the body of an answer begins: servers may ignore that a part was asked for. Undefined where
- * it is of no use.
+ * The offset at which the body of an answer begins: servers may ignore a range request. Undefined
+ * if it is not usable.
  */
 function continuationOf(response: Response, offset: number): number | undefined {
   if (response.status !== 206) return 0
@@ -166,7 +166,7 @@ async function tooLong({ source, file, partFile }: DownloadOptions): Promise<Ser
 
 function isWorthRetrying(error: unknown): boolean {
   if (error instanceof HubUnreachableError) return true
-  // Of what the hub says itself only "soon" may change.
+  // Of the hub's own errors only temporary ones are retried.
   if (error instanceof ServiceError) return delayFor(error, 0) !== undefined
   return !isDiskFault(error)
 }

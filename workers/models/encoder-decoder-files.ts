@@ -16,7 +16,7 @@ export interface EncoderDecoderFiles {
 /**
  * The graphs below `onnx/` or in the folder itself; undefined when there are none. `onnxFile` names
  * the decoder, merged or first of two; its suffix applies to the other files too. Without it the
- * first of `suffixes` is taken that is there. Throws `ModelLoadError` for decoders without caches.
+ * first available of `suffixes` is used. Throws `ModelLoadError` for decoders without caches.
  */
 export async function findEncoderDecoder(
   folder: string,

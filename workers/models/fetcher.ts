@@ -10,9 +10,9 @@ import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
 
 /**
- * The folder that holds a model's files: one of this machine, or the cache, into which it is
- * fetched from the hub or from object storage when it is not there. Files are checked against the
- * model's manifest, if it has one.
+ * The folder with a model's files: a local one, or the cache, into which missing files are fetched
+ * from the hub or from object storage. Files are verified against the model's manifest, if it has
+ * one.
  */
 export async function ensureModel(model: WantedSource, options: StoredOptions): Promise<string> {
   const folder = await locate(model, options)
@@ -20,7 +20,7 @@ export async function ensureModel(model: WantedSource, options: StoredOptions): 
   return folder
 }
 
-/** Where pulled models are kept: the configured folder, or one below the data directory. */
+/** The folder of pulled models: the configured one, or one below the data directory. */
 export function modelCacheDir(config: {
   readonly inference: { readonly modelCacheDir: string }
   readonly infra: { readonly dataDir: string }

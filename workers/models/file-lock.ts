@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const REFRESH_MS = 5000
-// A holder that has not shown itself for this long is gone.
+// A holder that has not refreshed its lock for this long is gone.
 const STALE_MS = 30_000
 const POLL_MS = 200
 
@@ -12,13 +12,13 @@ const POLL_MS = 200
 interface Owner {
   readonly id: string
   readonly pid: number
-  /** Where the number means the same process; empty where that is not known. */
+  /** The scope in which the process id is unique; empty if unknown. */
   readonly realm: string
 }
 
 /**
- * Runs `work` while no other process that takes the same lock does. The lock is a directory, which
- * only one can make; a lock whose holder died is taken over.
+ * Runs `work` while this process holds a lock. The lock is a directory, which only one process can
+ * create; a lock whose holder died is replaced.
  */
 export async function withFileLock<Result>(
   path: string,
@@ -30,14 +30,14 @@ export async function withFileLock<Result>(
   while (!(await tryLock(path, owner))) await sleep(POLL_MS, undefined, signal && { signal })
   const refresh = setInterval(() => {
     const now = new Date()
-    // A lock that is gone cannot be refreshed; the work ends all the same.
+    // A lock that was removed cannot be refreshed; the work continues.
     utimes(path, now, now).catch(() => {})
   }, REFRESH_MS)
   try {
     return await work()
   } finally {
     clearInterval(refresh)
-    // A process that was suspended for too long has lost the lock and must not take it from the
+    // A process that was suspended for too long has lost the lock and must not remove that of the
     // next holder.
     if ((await findOwner(path))?.id === owner.id) await rm(path, { recursive: true, force: true })
   }
@@ -48,7 +48,7 @@ async function tryLock(path: string, owner: Owner): Promise<boolean> {
     await mkdir(path)
     await writeFile(join(path, 'owner.json'), JSON.stringify(owner)).catch(
       async (error: NodeJS.ErrnoException) => {
-        // Another process took this for the lock of a crashed one.
+        // Another process mistook this for the lock of a crashed one.
         if (error.code === 'ENOENT') throw Object.assign(error, { code: 'EEXIST' })
         await rm(path, { recursive: true, force: true })
         throw error
@@ -63,13 +63,13 @@ async function tryLock(path: string, owner: Owner): Promise<boolean> {
   return false
 }
 
-/** Removes the lock of a holder that is gone, and no other's that was made meanwhile. */
+/** Removes the lock of a holder that is gone, but not one that was created in between. */
 async function takeAway(path: string, holder: Owner | undefined): Promise<void> {
   const aside = `${path}.${randomUUID()}`
   try {
     await rename(path, aside)
   } catch {
-    // Another one was faster.
+    // Another process was faster.
     return
   }
   const isOther = (await findOwner(aside))?.id !== holder?.id
@@ -82,7 +82,7 @@ async function isStale(path: string): Promise<boolean> {
   return held !== undefined && Date.now() - held.mtimeMs > STALE_MS
 }
 
-/** The lock of a killed process of this machine is free at once. */
+/** The lock of a killed process of this machine can be replaced at once. */
 function isDead(holder: Owner | undefined, realm: string): boolean {
   if (holder === undefined || realm === '' || holder.realm !== realm) return false
   try {
@@ -103,14 +103,12 @@ async function findOwner(path: string): Promise<Owner | undefined> {
       ? { id, pid: pid as number, realm }
       : undefined
   } catch {
-    // It is just being made, or a crash has left it without.
+    // The lock is being created, or a crash left it without an owner.
     return undefined
   }
 }
 
-/**
- * Numbers of processes are those of one boot and one namespace: containers count from one again.
- */
+/** Process ids are unique per boot and namespace, because containers count from one again. */
 async function realmOfPids(): Promise<string> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')

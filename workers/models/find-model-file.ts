@@ -8,13 +8,10 @@ import { findNamedGraph, listGraphs, namesOfOthers } from './named-graph.ts'
 
 const namesOf = (stem: string) => WEIGHT_SUFFIXES.precise.map((suffix) => `${stem}${suffix}.onnx`)
 const MODEL_NAMES = namesOf('model')
-/** Of two towers, beside which `model` is both in one graph. */
+/** Names of two towers, beside which `model` is a graph with both. */
 const TOWER_NAMES = namesOf('text_model')
 
-/**
- * The graph that was asked for, the best of the usual ones, or the only one that is there but for
- * its variants.
- */
+/** The requested graph, the best of the usual ones, or the only one apart from its variants. */
 export async function findModelFile(folder: string, onnxFile: string | undefined): Promise<string> {
   const present = await listGraphs(folder)
   const found =

@@ -6,11 +6,12 @@ import { pathInside } from './inside-folder.ts'
 
 type Json = Record<string, unknown>
 
-/** Makes JSON of a text that is not quite JSON. */
+/** Converts a text that is almost JSON to JSON. */
 type Prepare = (text: string) => string
 
 /**
- * A JSON object of a model's folder. Throws `ModelLoadError` naming a file that is missing or none.
+ * A JSON object in a model's folder. Throws `ModelLoadError` naming the file if it is missing or
+ * not an object.
  */
 export async function readJson(folder: string, name: string, prepare?: Prepare): Promise<Json> {
   const found = await findJson(folder, name, prepare)
@@ -18,7 +19,7 @@ export async function readJson(folder: string, name: string, prepare?: Prepare):
   return found
 }
 
-/** The same of a file that may be missing. */
+/** The same for a file that may be missing. */
 export async function findJson(
   folder: string,
   name: string,
@@ -55,7 +56,7 @@ const JSON_LIMITS = {
 }
 
 /**
- * A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none.
+ * A text file in a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none.
  */
 export async function readModelText(folder: string, name: string): Promise<string> {
   const text = await findModelText(folder, name)
@@ -66,8 +67,8 @@ export async function readModelText(folder: string, name: string): Promise<strin
 }
 
 /**
- * A text file that may be missing. Throws `ModelLoadError` for one that is too large, no UTF-8, or
- * outside of the folder, and for JSON of too many parts.
+ * A text file that may be missing. Throws `ModelLoadError` for a file that is too large, not UTF-8,
+ * or outside the folder, and for overly complex JSON.
  */
 export async function findModelText(folder: string, name: string): Promise<string | undefined> {
   let bytes: Buffer
@@ -90,7 +91,7 @@ export async function findModelText(folder: string, name: string): Promise<strin
 
 /** The bounds of a whole number in a configuration. */
 interface CountBounds {
-  /** Where the configuration does not state a number. */
+  /** The value if the configuration states none. */
   readonly fallback: number
   readonly min?: number
   readonly max: number

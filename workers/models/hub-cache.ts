@@ -18,36 +18,36 @@ import {
 } from './hub.ts'
 import { isPlainPath } from './manifest.ts'
 
-/** How far a pull has come. */
+/** The progress of a pull. */
 export interface PullProgress {
   readonly file: string
   readonly doneBytes: number
   readonly totalBytes: number
 }
 
-/** Where files of the hub are kept, and how they are asked for. */
+/** The cache of hub files, and how the hub is queried. */
 export interface PullOptions {
   readonly cacheDir: string
   readonly hub: HubOptions & { readonly isOffline: boolean }
   readonly log: Logger
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: PullProgress) => void
-  /** Checks the bytes of files that are there already, not only their sizes. */
+  /** Verifies the bytes of existing files, not only their sizes. */
   readonly isThorough?: boolean
-  /** Looks into the cache without network access. */
+  /** Uses only the cache, without network access. */
   readonly isAtHand?: boolean
 }
 
-/** Why only the cache is looked at, and what may be done where it does not hold the model. */
+/** Why only the cache is used, and what to do if it does not contain the model. */
 interface Excuse {
   readonly reason: string
   readonly remedy: string
 }
 
 /**
- * The folder that holds a model of the hub; missing files are fetched first. The cache is laid out
- * as Hugging Face's own tools do it (`models--owner--name/refs` and `/snapshots/<commit>`), so that
- * both find each other's files. Of several processes one fetches and the others wait for it.
+ * The folder of a hub model; missing files are fetched first. The cache has the layout of Hugging
+ * Face's own tools (`models--owner--name/refs` and `/snapshots/<commit>`), so that they share
+ * files. If several processes need a model, one fetches it and the others wait.
  */
 export async function ensureHubModel(model: WantedSource, options: PullOptions): Promise<string> {
   const source = parseHubSource(model.source)
@@ -60,8 +60,8 @@ export async function ensureHubModel(model: WantedSource, options: PullOptions):
     commit = await currentCommit(asking.hub, source)
   } catch (error) {
     options.signal?.throwIfAborted()
-    // Only an answer of the hub makes a cached file outdated; a hub in trouble must not keep a
-    // model away.
+    // Only an answer of the hub makes a cached file outdated; a failing hub must not make a cached
+    // model unavailable.
     if (!(error instanceof ServiceError) || error.kind === 'notFound') throw error
     const excuse = { reason: `${error.message}, and `, remedy: 'try again later' }
     const snapshot = await findOffline(folder, source, model, { ...options, ...excuse })
@@ -86,7 +86,7 @@ function excuseOf({ id }: WantedSource, { hub, isAtHand }: PullOptions): Excuse 
   return { reason: 'HF_HUB_OFFLINE is set, and ', remedy: 'it can be fetched once that is unset' }
 }
 
-/** A full commit id needs no question to the hub. */
+/** A full commit id needs no query to the hub. */
 async function currentCommit(hub: HubOptions, source: HubSource): Promise<string> {
   if (/^[0-9a-f]{40}$/.test(source.revision)) return source.revision
   return resolveRevision(hub, source)
@@ -121,16 +121,13 @@ async function pull(
     report(file.bytes)
     doneBytes += file.bytes
   }
-  // Written last: a revision that is known offline is there as a whole.
+  // Written last, so that a revision that is known offline is complete.
   await writeWhole(join(folder, 'refs', source.revision), source.commit)
   await sweep(folder, listed)
   return join(snapshot, variantFolder(files, model.options))
 }
 
-/**
- * Removes what pulls that were killed have left, but for parts of files that may still be asked
- * for.
- */
+/** Removes leftovers of killed pulls, except parts of files that may still be resumed. */
 async function sweep(folder: string, listed: readonly HubFile[]): Promise<void> {
   const wanted = new Set(listed.map(({ checksum }) => `${checksum.hex}.part`))
   for (const room of ['blobs', 'listings', 'refs']) {
@@ -142,7 +139,7 @@ async function sweep(folder: string, listed: readonly HubFile[]): Promise<void> 
   }
 }
 
-/** The listing of a commit never changes, so it is asked for once. */
+/** The listing of a commit never changes, so it is fetched once. */
 async function listFiles(
   folder: string,
   source: HubSource & { readonly commit: string },
@@ -156,7 +153,7 @@ async function listFiles(
   return files
 }
 
-/** The snapshot of the cache, if it holds all that the model needs. */
+/** The snapshot in the cache, if it contains all files that the model needs. */
 async function findOffline(
   folder: string,
   source: HubSource,
@@ -175,7 +172,7 @@ async function findOffline(
       `${reason}the cache does not hold ${source.repository}@${source.revision}: ${remedy}`,
     )
   }
-  // Another tool filled the cache when there is no listing of ours; then what is there must do.
+  // Without a listing another tool filled the cache, so its files are used as they are.
   const listing = await readListing(listingPath(folder, commit))
   const listed: readonly ListedFile[] = listing ?? present
   const sizes = new Map(present.map(({ path, bytes }) => [path, bytes]))
@@ -219,13 +216,13 @@ async function isThere(target: string, file: HubFile, isThorough: boolean): Prom
   return !isThorough || (await checksumOf(target, file)) === file.checksum.hex
 }
 
-/** All files of a folder, also those that links lead to. */
+/** All files of a folder, including targets of links. */
 export async function filesBelow(folder: string): Promise<ListedFile[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
   const files = await Promise.all(
     entries.map(async (entry) => {
       const path = join(entry.parentPath, entry.name)
-      // Other tools put links to blobs there, so links are followed.
+      // Other tools create links to blobs, so links are followed.
       const found = await stat(path).catch(() => undefined)
       if (found?.isFile() !== true) return []
       return [{ path: relative(folder, path).split(sep).join('/'), bytes: found.size }]

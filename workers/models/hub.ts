@@ -13,14 +13,14 @@ import {
 import type { ListedFile } from './choose-files.ts'
 import { isPlainPath } from './manifest.ts'
 
-/** A model hub that speaks the file API of Hugging Face. */
+/** A model hub with the file API of Hugging Face. */
 export interface HubOptions {
   readonly endpoint: string
   /** Empty for anonymous access. */
   readonly accessToken: string
-  /** How names become addresses. */
+  /** The DNS lookup. */
   readonly resolve?: GuardedFetchOptions['resolve']
-  /** Ends its questions. */
+  /** Aborts its requests. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -42,20 +42,20 @@ const ANSWER_TIMEOUT_MS = 30_000
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 const ASKS_MAX = 3
 const ASK_DELAY_SECONDS = 0.5
-/** A hub that wants to be left alone for longer than this has refused. */
+/** A hub that asks to wait longer than this counts as a refusal. */
 const PATIENCE_SECONDS = 30
 
-/** The hub cannot be reached at all, so that what is in the cache has to do. */
+/** The hub is unreachable, so the cache has to suffice. */
 export class HubUnreachableError extends ServiceError {
   constructor(endpoint: string, cause: unknown) {
-    // The origin is without the user and password that an address may hold.
+    // The origin omits the user and password of the URL.
     const { origin } = new URL(endpoint)
     super('upstream', `the model hub ${origin} cannot be reached`, { cause })
     this.name = 'HubUnreachableError'
   }
 }
 
-/** Reads `hub:<owner>/<name>[@revision]` (the prefix may be left out). */
+/** Parses `hub:<owner>/<name>[@revision]`; the prefix is optional. */
 export function parseHubSource(source: string): HubSource {
   const name = source.replace(/^hub:/, '')
   const at = name.includes('@') ? name.indexOf('@') : name.length
@@ -68,7 +68,7 @@ export function parseHubSource(source: string): HubSource {
   return { repository, revision }
 }
 
-/** The commit of a branch or tag at this moment. */
+/** The current commit of a branch or tag. */
 export async function resolveRevision(hub: HubOptions, source: HubSource): Promise<string> {
   const path = `/api/models/${source.repository}/revision/${encodeURIComponent(source.revision)}`
   const { body } = await getJson(hub, new URL(baseOf(hub) + path), source)
@@ -97,7 +97,7 @@ export async function listHubFiles(
   return files
 }
 
-/** Opens a file from byte `offset` on. The answer says whether the server honours the offset. */
+/** Opens a file at byte `offset`. The answer shows whether the server honours the offset. */
 export async function openHubFile(
   hub: HubOptions,
   source: HubSource & { readonly commit: string; readonly path: string },
@@ -113,7 +113,7 @@ export async function openHubFile(
   throw refusalOf(response, source)
 }
 
-/** Asks again where the hub is too busy; what it says otherwise would not change so soon. */
+/** Retries if the hub is too busy; other errors would not change soon. */
 async function getJson(
   hub: HubOptions,
   url: URL,
@@ -130,7 +130,7 @@ async function getJson(
   }
 }
 
-/** Seconds until a busy hub should be asked again, or undefined where that is no use. */
+/** Seconds until a busy hub should be queried again, or undefined if a retry is useless. */
 export function delayFor(error: unknown, usual: number): number | undefined {
   if (!(error instanceof ServiceError) || error.kind !== 'overloaded') return undefined
   const delaySeconds = Math.max(error.retryAfterSeconds ?? 0, usual)
@@ -173,8 +173,8 @@ async function readJson(hub: HubOptions, response: Response): Promise<unknown> {
 }
 
 /**
- * Follows redirects by hand: the access token goes to the hub alone, never to its file servers, and
- * a hub on the public internet cannot redirect into this network. A private hub may redirect
+ * Follows redirects manually: the access token is sent only to the hub, never to its file servers,
+ * and a hub on the public internet cannot redirect into this network. A private hub may redirect
  * anywhere.
  */
 async function request(
@@ -226,7 +226,7 @@ function responseOf(message: IncomingMessage): Response {
   const headers = Object.entries(message.headers).flatMap(([name, value]) =>
     [value ?? []].flat().map((one): [string, string] => [name, one]),
   )
-  // These have no body, and may be given none.
+  // These statuses have no body.
   const isEmpty = [204, 205, 304].includes(status)
   if (isEmpty) message.resume()
   const body = isEmpty ? null : (Readable.toWeb(message) as unknown as ReadableStream<Uint8Array>)
@@ -242,7 +242,7 @@ function refusalOf(response: Response, source: HubSource): ServiceError {
   }
   if (response.status === 404) return failure.notFound(`the hub has no ${name}`)
   if (response.status === 429 || response.status >= 500) {
-    // A date is not understood, and then the usual delay has to do.
+    // A date is not supported, so the default delay applies.
     const retryAfter = Number(response.headers.get('retry-after') ?? Number.NaN)
     return failure.overloaded(`the hub answers ${response.status} for ${name}`, {
       ...(retryAfter >= 0 && { retryAfterSeconds: retryAfter }),

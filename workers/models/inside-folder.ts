@@ -3,7 +3,7 @@ import { dirname, join, sep } from 'node:path'
 
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-// Other tools keep the files of a hub repository once, with links from `snapshots/<commit>`.
+// Other tools store the files of a hub repository once, with links from `snapshots/<commit>`.
 const SNAPSHOT = /^(.+)[/\\]snapshots[/\\][^/\\]+(?=[/\\]|$)/
 
 /**
@@ -28,7 +28,7 @@ export async function graphInside(folder: string, name: string): Promise<string>
     if (error instanceof ModelLoadError) throw error
     throw new ModelLoadError(folder, `${name} cannot be read: ${error.message}`)
   })
-  // The runtime opens external data by itself, and would wait for the writer of a pipe.
+  // The runtime opens external data itself, and would wait for the writer of a pipe.
   for (const entry of await readdir(dirname(path))) {
     const found = await stat(join(dirname(path), entry)).catch(() => undefined)
     if (found === undefined || found.isFile() || found.isDirectory()) continue

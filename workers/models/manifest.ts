@@ -14,13 +14,13 @@ interface FileDigest {
   readonly bytes: number
 }
 
-/** The list of a model's files that may lie beside them as `manifest.json`. */
+/** The list of a model's files in `manifest.json`. */
 export type Manifest = ReadonlyMap<string, FileDigest>
 
 const MANIFEST_FILE = 'manifest.json'
 const MANIFEST_BYTES_MAX = 16 << 20
 
-/** The manifest of a folder, or undefined when it has none. Throws when it cannot be understood. */
+/** The manifest of a folder, or undefined when it has none. Throws when it is malformed. */
 export async function findManifest(folder: string): Promise<Manifest | undefined> {
   const path = join(folder, MANIFEST_FILE)
   let text: string
@@ -38,9 +38,7 @@ export async function findManifest(folder: string): Promise<Manifest | undefined
   )
 }
 
-/**
- * One sentence for each file that is not what the manifest says; none where there is no manifest.
- */
+/** One sentence for each file that differs from the manifest; none without a manifest. */
 async function findManifestProblems(folder: string): Promise<readonly string[]> {
   const manifest = await findManifest(folder)
   if (manifest === undefined) return []
@@ -52,10 +50,7 @@ async function findManifestProblems(folder: string): Promise<readonly string[]> 
   return problems
 }
 
-/**
- * Throws one sentence unless the folder is there and its files are those of its manifest, if it has
- * one.
- */
+/** Throws unless the folder exists and its files match its manifest, if it has one. */
 export async function verifyFolder(folder: string): Promise<void> {
   const found = await stat(folder).catch(() => undefined)
   if (found?.isDirectory() !== true) {
@@ -98,7 +93,7 @@ function parseEntry(path: string, name: string, entry: unknown): FileDigest {
   return { sha256: sha256 as string, bytes }
 }
 
-/** Whether a path that a file names stays inside of the folder that it is relative to. */
+/** Whether a relative path stays inside its folder. */
 export function isPlainPath(path: string): boolean {
   return (
     path.length <= 512 &&

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { isPlainPath } from './manifest.ts'
 
 /**
- * The graph that `onnxFile` names, as a path in a model's folder: a name in `onnx/` or in the
- * folder itself, or a path from the top of a source, of which the model's folder may be a part.
- * Undefined where there is none.
+ * The graph named by `onnxFile`, as a path in a model's folder: a name in `onnx/` or in the folder
+ * itself, or a path from the root of a source, of which the model's folder may be a part. Undefined
+ * if there is none.
  */
 export async function findNamedGraph(
   folder: string,
@@ -33,7 +33,7 @@ export async function listGraphs(folder: string): Promise<readonly string[]> {
   return [...(await list('onnx/')), ...(await list(''))]
 }
 
-/** What a folder has instead of a graph that is missing, for messages. */
+/** The graphs that a folder has in place of a missing one, for messages. */
 export function namesOfOthers(graphs: readonly string[]): string {
   return graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
 }

@@ -11,7 +11,7 @@ export interface ResidentModel {
   close(): Promise<void>
 }
 
-/** A model that is in use: it stays until every lease is released. */
+/** A model in use: it stays loaded until every lease is released. */
 interface Lease<Model> {
   readonly model: Model
   release(): void
@@ -24,13 +24,13 @@ interface Resident<Model> {
   usedAt: number
 }
 
-/** How models are opened, and how much of them may be in memory. */
+/** How models are opened, and how much memory they may take. */
 interface ResidencyOptions<Model, Source> {
   /** 0 means no limit. */
   readonly bytesMax: number
   readonly open: (source: Source) => Promise<Model>
   readonly keyOf: (source: Source) => string
-  /** The word of messages and log entries. */
+  /** The noun in messages and log entries. */
   readonly noun: 'model' | 'adapter'
   readonly log: Logger
 }
@@ -57,7 +57,7 @@ export class Residency<
     this.#options = options
   }
 
-  /** Loads the model if it is not there, and holds it. */
+  /** Loads the model if necessary, and leases it. */
   async lease(model: Source): Promise<Lease<Model>> {
     const resident = this.#residents.get(this.#options.keyOf(model)) ?? this.#load(model)
     resident.leases += 1
@@ -80,7 +80,7 @@ export class Residency<
     return this.#residents.get(this.#options.keyOf(model))?.model
   }
 
-  /** Closes a model as soon as nothing uses it; the next lease opens it anew. */
+  /** Closes a model as soon as it is unused; the next lease opens it again. */
   async evict(model: Source): Promise<void> {
     const key = this.#options.keyOf(model)
     const resident = this.#residents.get(key)
@@ -91,7 +91,7 @@ export class Residency<
     await opened?.close()
   }
 
-  /** Closes every model. Those that are still leased are cut off: stop their users before. */
+  /** Closes every model, even leased ones: stop their users first. */
   async close(): Promise<void> {
     this.#isClosed = true
     const residents = [...this.#residents.values()]
@@ -113,7 +113,7 @@ export class Residency<
         resident.model = opened
       },
       () => {
-        // Not remembered: the next lease tries again.
+        // The failure is not cached: the next lease tries again.
         if (this.#residents.get(this.#options.keyOf(model)) === resident)
           this.#residents.delete(this.#options.keyOf(model))
       },

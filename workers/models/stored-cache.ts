@@ -24,7 +24,7 @@ interface StoredFile extends ListedFile {
 interface Place {
   readonly prefix: string
   readonly folder: string
-  /** Which files a whole model has; not there while some of them are being replaced. */
+  /** The list of a complete model's files; absent while some of them are being replaced. */
   readonly listing: string
 }
 
@@ -32,8 +32,8 @@ const OBJECTS_MAX = 10_000
 const LISTING_BYTES_MAX = 16 << 20
 
 /**
- * The folder of the cache with the objects below `s3:<prefix>`; those that have not changed stay. A
- * storage that is in trouble keeps no model away that lies there as a whole.
+ * The cache folder with the objects below `s3:<prefix>`; unchanged files stay. A failing storage
+ * does not make a completely cached model unavailable.
  */
 export async function ensureStoredModel(
   model: WantedSource,
@@ -115,7 +115,7 @@ async function readListing(path: string): Promise<readonly ListedFile[]> {
     )
     return Array.isArray(listing) && listing.every(isListed) ? listing : []
   } catch {
-    // Without one, or with a damaged one, nothing is known to be whole.
+    // Without a valid listing, the model counts as incomplete.
     return []
   }
 }
@@ -125,13 +125,13 @@ function isListed(entry: unknown): entry is ListedFile {
   return typeof path === 'string' && isPlainPath(path) && Number.isSafeInteger(bytes)
 }
 
-/** A graph that storage has no longer must not be run instead of the one that replaced it. */
+/** A graph that is no longer in storage must not be run instead of its replacement. */
 async function deleteOthers(folder: string, listed: readonly StoredFile[]): Promise<void> {
   const known = new Set(listed.map(({ path }) => join(folder, path)))
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   for (const entry of entries) {
     const path = join(entry.parentPath, entry.name)
-    // Locks, parts and listings belong to models whose prefix lies below this one.
+    // Locks, parts and listings belong to models whose prefix is below this one.
     const isOurs = entry.isFile() && !/\.(part|listing\.json|lock\/owner\.json)$/.test(path)
     if (isOurs && !known.has(path)) await rm(path, { force: true })
   }
@@ -151,9 +151,7 @@ async function listObjects(
   return files
 }
 
-/**
- * With a manifest beside them, all files of the manifest's list would be checked, so all are taken.
- */
+/** A manifest lists all files of the model, so all are fetched. */
 function chooseStored(model: WantedSource, files: readonly StoredFile[]): readonly StoredFile[] {
   if (files.some(({ path }) => path === 'manifest.json')) return files
   try {

@@ -3,13 +3,13 @@ import { isRecord } from '#shared/json.ts'
 const TOKEN_IDS_MAX = 4_000_000 // the largest published vocabularies have some 500,000
 const PATTERN_LENGTH_MAX = 4096
 const STEPS_DEPTH_MAX = 16
-const STEP_TEXT_LENGTH_MAX = 256 // what a step inserts or seeks; published ones have a few characters
+const STEP_TEXT_LENGTH_MAX = 256 // of texts that a step inserts or searches; published ones have a few characters
 const TOKEN_LENGTH_MAX = 1024 // the longest published ones are runs of some 500 spaces
-const WORD_LENGTH_MAX = 256 // of WordPiece, whose time grows with its cube; published ones have 100
+const WORD_LENGTH_MAX = 256 // the word length of WordPiece, whose time grows with its cube; published files have 100
 
 /**
- * Checks a `tokenizer.json` before anything is built of it. Throws a sentence when its vocabulary
- * or its steps would take memory or time without bound.
+ * Checks a `tokenizer.json` before it is used. Throws when its vocabulary or its steps would take
+ * unlimited memory or time.
  */
 export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): void {
   const model = isRecord(json.model) ? json.model : {}
@@ -92,7 +92,7 @@ interface Group {
 }
 
 /**
- * Whether a pattern repeats a group within which something repeats or branches, such as `(a+)+` or
+ * Whether a pattern repeats a group that contains a repetition or alternatives, such as `(a+)+` or
  * `(a|a)*`. No published tokenizer does.
  */
 export function mayBacktrackExponentially(pattern: string): boolean {

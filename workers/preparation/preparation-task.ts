@@ -13,7 +13,7 @@ export type PreparationTask =
       readonly folder: string
       readonly source: PromptSource
       readonly options: ReadOptions
-      /** Steps that are left in the budget of the request. */
+      /** Remaining steps in the budget of the request. */
       readonly stepsMax: number
     }
   | {

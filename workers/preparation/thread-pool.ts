@@ -10,7 +10,7 @@ const WAITING_MAX = 256
 
 /** The limits of a task, and the error of a request that exceeds them. */
 interface PreparationLimits {
-  /** From the moment that the thread takes the task. */
+  /** Measured from the moment when the thread starts the task. */
   readonly deadlineMs: number
   readonly memoryMibMax: number
   /** How long an idle thread waits for the next task. */
@@ -18,7 +18,7 @@ interface PreparationLimits {
   readonly refusal: { readonly message: string; readonly code: string }
 }
 
-/** Limits of grammars. The deadline is ten times what the budget of a request takes. */
+/** Limits of grammars. The deadline is ten times the duration of a request's budget. */
 export const GRAMMAR_LIMITS: PreparationLimits = {
   deadlineMs: 10_000,
   memoryMibMax: 512,
@@ -28,7 +28,7 @@ export const GRAMMAR_LIMITS: PreparationLimits = {
   },
 }
 
-/** Limits of prompts: the thread also holds the tokenizer, and first loads it. */
+/** Limits of prompts: the thread also holds the tokenizer, which it loads first. */
 export const PROMPT_LIMITS: PreparationLimits = {
   deadlineMs: 30_000,
   memoryMibMax: 2048,
@@ -65,9 +65,9 @@ interface Waiting extends RunOptions {
 }
 
 /**
- * Prepares requests in a thread that starts at the first need and ends when idle. A task that
- * exceeds the deadline or the memory limit, or whose request is cancelled, ends its thread; the
- * next task gets a new one.
+ * Prepares requests in a thread that starts on first use and ends when idle. A task that exceeds
+ * the deadline or the memory limit, or whose request is cancelled, ends its thread; the next task
+ * starts a new one.
  */
 export class PreparationPool {
   readonly #limits: PreparationLimits
@@ -86,8 +86,8 @@ export class PreparationPool {
   }
 
   /**
-   * Runs a task after those before it. Throws `invalidRequest` when it exceeds the limits, and an
-   * `Error` when the thread fails in another way, which is not the fault of the request.
+   * Runs a task after earlier ones. Throws `invalidRequest` when it exceeds the limits, and an
+   * `Error` when the thread fails in another way, which the request did not cause.
    */
   async run<Kind extends PreparationTask['kind']>(
     task: Extract<PreparationTask, { readonly kind: Kind }>,
@@ -166,7 +166,7 @@ export class PreparationPool {
   #endWhenIdle(): void {
     const end = (): void => {
       const thread = this.#thread
-      // A task that comes while the thread ends gets a new one.
+      // A task that arrives while the thread ends starts a new one.
       this.#thread = undefined
       void thread?.terminate()
     }
@@ -178,7 +178,7 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true
 }
 
-/** How a task ended: an excess is over a limit, a failure is a defect. */
+/** The result of a task: an excess exceeds a limit, a failure is a defect. */
 type Outcome = ThreadReply | { readonly excess: string }
 
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'

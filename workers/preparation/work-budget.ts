@@ -1,10 +1,9 @@
 /**
- * Steps for everything that one request has prepared; a step takes some 0.2 µs, so a second at
- * most.
+ * Steps for all preparation of one request; a step takes some 0.2 µs, so all take at most a second.
  */
 export const PREPARATION_STEPS_MAX = 5_000_000
 
-/** Thrown by the construction step that a budget does not cover. */
+/** Thrown by the construction step that exceeds a budget. */
 export class BudgetExceededError extends Error {
   readonly budget: WorkBudget
 
@@ -16,8 +15,8 @@ export class BudgetExceededError extends Error {
 }
 
 /**
- * Counts construction steps, so that absurd input fails at the same step on every machine. A budget
- * within another one charges both.
+ * Counts construction steps, so that absurd input fails at the same step on every machine. A nested
+ * budget also charges the outer one.
  */
 export class WorkBudget {
   #stepsMax: number
@@ -33,7 +32,7 @@ export class WorkBudget {
     return this.#used
   }
 
-  /** Whether it is of a whole request, rather than a part of one or a first try. */
+  /** Whether it covers a whole request, rather than a part or a first attempt. */
   get isWhole(): boolean {
     return this.#parent === undefined && this.#stepsMax >= PREPARATION_STEPS_MAX
   }
@@ -54,7 +53,7 @@ export class WorkBudget {
     this.charge(1 + Math.ceil(length / CHARACTERS_PER_STEP))
   }
 
-  /** Allows for parts of the same work that are done later. */
+  /** Allows for parts of the same work that follow later. */
   extend(steps: number): void {
     this.#stepsMax = this.#used + steps
   }

@@ -38,7 +38,7 @@ export async function processAudio(
   const { model, reply, signal, clock } = tools
   const begunMs = clock.now()
   model.recognizer.check(input)
-  // The system's folder may have been removed, and may be named before anybody made it.
+  // The system's temporary folder may be missing.
   await mkdir(tmpdir(), { recursive: true })
   const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX))
   try {
@@ -76,11 +76,11 @@ export async function processAudio(
 
 /** Deletes the recordings that killed processes left on this machine. */
 export async function sweepClips(clock: Clock): Promise<void> {
-  // Without that folder there is nothing to delete, and no reason to serve no model.
+  // Without that folder there is nothing to delete.
   const names = await readdir(tmpdir()).catch(() => [])
   for (const name of names.filter((found) => found.startsWith(FOLDER_PREFIX))) {
     const path = join(tmpdir(), name)
-    // Another process may sweep at the same time, and some folders may be another user's.
+    // Another process may sweep at the same time, and some folders may belong to another user.
     const modifiedAtMs = await stat(path).then(
       ({ mtimeMs }) => mtimeMs,
       () => Infinity,
@@ -90,7 +90,7 @@ export async function sweepClips(clock: Clock): Promise<void> {
   }
 }
 
-/** A name of our own with the client's extension: some formats are known by nothing else. */
+/** A new name with the client's extension, which is the only sign of some formats. */
 function fileName({ filename }: AudioInput): string {
   const extension = extname(filename).toLowerCase()
   return /^\.[a-z0-9]{1,5}$/.test(extension) ? `clip${extension}` : 'clip'
@@ -114,7 +114,7 @@ async function fetchClip(
   }
 }
 
-/** The job counts as begun when its file has turned out to be sound. */
+/** The job counts as started when its file has proven to be valid. */
 async function* announceFirst(
   pieces: AsyncIterable<Float32Array>,
   announce: () => void,

@@ -31,7 +31,8 @@ export function wholeCall(
 }
 
 /**
- * What follows the text that announces a call, to the end of the call; line breaks may be left out.
+ * The grammar after the text that announces a call, to the end of the call; line breaks are
+ * optional.
  */
 export function callBehindTrigger(
   builder: GrammarBuilder,
@@ -104,18 +105,18 @@ const PAIRS: Readonly<Record<Exclude<ArgumentSyntax, 'json'>, PairSyntax>> = {
   xml: { before: (key) => `<parameter=${key}>\n`, after: '\n</parameter>\n', separator: '' },
 }
 
-/** What a value may be, and how a plain text is written, in one syntax. */
+/** The possible values, and the format of plain text, in one syntax. */
 interface ValueTools {
   readonly compiler: SchemaCompiler
   readonly syntax: Exclude<ArgumentSyntax, 'json'>
-  /** The token around strings of Gemma. */
+  /** The token around strings in Gemma's format. */
   readonly quote: string
   readonly compileJson: (schema: Json) => Grammar
 }
 
 /**
- * The arguments of a tool in a syntax of pairs, in the order in which its schema lists them. Names,
- * required ones and types are enforced; so are values inside of lists and objects.
+ * The arguments of a tool in a syntax of pairs, in the order of its schema. Names, required ones
+ * and types are enforced, including values inside lists and objects.
  */
 export function pairedArguments(schema: Json, tools: ValueTools): Grammar {
   const { builder } = tools.compiler.json
@@ -131,7 +132,7 @@ export function pairedArguments(schema: Json, tools: ValueTools): Grammar {
     ),
   }))
   const nothing = builder.literal('')
-  // From the last pair to the first: what may follow where pairs precede it, and where none do.
+  // From the last pair to the first: what may follow after other pairs, and at the beginning.
   let behind = nothing
   let first = nothing
   for (const { isRequired, grammar } of pairs.toReversed()) {
@@ -179,7 +180,7 @@ function writtenAs(value: unknown, { syntax, quote }: ValueTools): string {
   return python[json] ?? json
 }
 
-/** Plain text that holds no tag: a `<` is followed by a space, a digit or an equals sign. */
+/** Plain text without tags: a `<` is followed by a space, a digit or an equals sign. */
 function textWithoutTags(builder: GrammarBuilder): Grammar {
   const plain = builder.byte([0x09, 0x0a], [0x20, 0x3b], [0x3d, 0x7f])
   const tail = builder.byte([0x80, 0xbf])

@@ -39,7 +39,7 @@ import {
 
 const SPACE = 0x20
 
-/** The parts of one candidate. */
+/** The collaborators of one candidate. */
 export interface CandidateOptions {
   readonly model: CompletionModel
   readonly input: GenerateInput
@@ -59,7 +59,7 @@ interface RunScope {
   readonly adapter?: FittedAdapter
 }
 
-/** One candidate from its prompt, or from where another worker left it, to its end. */
+/** One candidate from its prompt, or from the point that another worker reached, to its end. */
 export class CandidateRun {
   readonly #options: CandidateOptions
   readonly #resume: ResumePoint | undefined
@@ -68,11 +68,11 @@ export class CandidateRun {
   readonly #sampler: Sampler
   readonly #text: CandidateText
   readonly #promptScores: (PromptScore | undefined)[] = []
-  /** Alternatives of the prompt's tokens; undefined where their scores are not needed. */
+  /** Alternatives of the prompt's tokens; undefined if their scores are not needed. */
   readonly #promptAlternatives: number | undefined
   #hasEchoed: boolean
   #finishReason: FinishReason | undefined
-  /** The token that ended the text, which is not part of it. */
+  /** The token that ended the text and is not part of it. */
   #endToken: SampledToken | undefined
   #cachedTokens = 0
 
@@ -85,7 +85,7 @@ export class CandidateRun {
     this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,
-      // Tokens of a source are not tokens of the text that is written.
+      // Tokens of a source are not part of the generated text.
       promptTokenIds: prompt.source?.startTokenIds ?? prompt.tokenIds,
       candidateIndex: index,
       logprobs: needsScores(input) ? (input.logprobs ?? 0) : null,
@@ -102,7 +102,7 @@ export class CandidateRun {
       ending: input.ending,
       constraint: this.#constraint,
     })
-    // The text delivered before the resumption began with the echo.
+    // The text delivered before the resumption started with the echo.
     this.#hasEchoed = !input.echo || this.#resume !== undefined
     for (const tokenId of this.#resume?.tokenIds ?? []) {
       this.#sampler.replay(tokenId)
@@ -129,7 +129,7 @@ export class CandidateRun {
     const isOver = earlierReason !== undefined || this.#text.isComplete || isFull
     const wantsPrompt = this.#promptAlternatives !== undefined
     const wantsReplayed = needsScores(input) && this.#resume !== undefined
-    // A resumed stream has delivered its scores already, but for those of a text held back.
+    // A resumed stream has already delivered its scores, except those of withheld text.
     const hasAll = earlierReason !== undefined || !this.#text.isHeldBack
     const hasSent = input.stream && this.#resume !== undefined && hasAll
     const canSkip = isOver && (hasSent || !(wantsPrompt || wantsReplayed))
@@ -160,7 +160,7 @@ export class CandidateRun {
     }
   }
 
-  /** The scores of the prompt, where the request asks for them. */
+  /** The scores of the prompt, if the request asks for them. */
   promptLogprobs(): PromptLogprobs {
     const { input, prompt, model } = this.#options
     return rankPrompt(model.text.tokenizer.pieces, prompt.tokenIds, {
@@ -177,7 +177,7 @@ export class CandidateRun {
   ): Promise<SequenceEnd> {
     const { model, prompt } = this.#options
     const delivered = [...this.tokenIds]
-    // Tokens whose scores were lost with the other worker are read as a part of the prompt.
+    // Tokens whose scores were lost with the other worker are computed as a part of the prompt.
     const rescored = options.wantsPromptLogits ? delivered.length : 0
     const { promptTokenIds, ...embedded } = prompt.embedded ?? { promptTokenIds: prompt.tokenIds }
     const { source } = prompt
@@ -210,7 +210,7 @@ export class CandidateRun {
     return token
   }
 
-  /** An edit repeats most of its original: guessing along it pays. */
+  /** An edit repeats most of its original, so drafting from it is worthwhile. */
   #guessing(): Pick<SequenceRequest, 'propose'> {
     const { model, prompt } = this.#options
     const { tokenIds: promptTokenIds, originalStart } = prompt
@@ -221,7 +221,7 @@ export class CandidateRun {
     return { propose: (tokenIds) => follower.propose(tokenIds) }
   }
 
-  /** No end token is chosen before the answer has its least length. */
+  /** End tokens are banned until the answer has its minimum length. */
   #earlyBan(): { readonly earlyBan?: EarlyBan } {
     const tokens = this.#options.input.ending?.minTokens ?? 0
     if (tokens === 0 || this.#endTokenIds.size === 0) return {}
@@ -253,12 +253,12 @@ export class CandidateRun {
       this.#text.setScore(order, scoreToken(logits, replayed, alternatives))
       return
     }
-    // The reason for the end is not sent: it is computed again, which leads to the same token.
+    // The reason for the end is not stored: it is computed again, which leads to the same token.
     const hasEnded = this.#resume?.finishReason === 'stop' && !this.#text.isComplete
     if (hasEnded) this.#choose(Float32Array.from(logits), order)
   }
 
-  /** Sends the prompt ahead of the first token. */
+  /** Sends the prompt before the first token. */
   #echo(): void {
     if (this.#hasEchoed) return
     this.#hasEchoed = true
@@ -287,8 +287,8 @@ export class CandidateRun {
   }
 
   /**
-   * The score of the end of a text: a request for one token to score a prompt counts on its place,
-   * with any token. The tokens of a chat are those of its message.
+   * The score at the end of a text: a request for one token to score a prompt expects an entry
+   * there, for any token. The tokens of a chat are those of its message.
    */
   #endLogprobs(): readonly TokenLogprob[] {
     const { input, model } = this.#options
@@ -309,7 +309,7 @@ export class CandidateRun {
     return { endTokenId: this.#endToken.tokenId }
   }
 
-  /** Scores that only rank the candidates stay here. */
+  /** Scores that only rank the candidates are not sent. */
   #shown(delta: CandidateDelta): CandidateDelta {
     const { logprobs, ...rest } = delta
     if (this.#options.input.logprobs === null || logprobs === undefined) return rest
@@ -354,7 +354,7 @@ function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): numb
   )
 }
 
-/** The pieces of which an answer is made: markers of a chat's dialect are text. */
+/** The pieces of an answer; markers of a chat's dialect are visible text. */
 function answerPieces(model: CompletionModel, { prompts }: GenerateInput): TokenPieces {
   const chats = prompts.filter((prompt) => prompt.form === 'chat')
   if (chats.length === 0) return model.text.tokenizer.pieces

@@ -28,7 +28,7 @@ export class CandidateText {
   readonly #pieces: TokenPieces
   readonly #detokenizer: IncrementalDetokenizer
   readonly #stops: StopStrings
-  /** Stop strings are not looked for before the answer has this many tokens. */
+  /** Stop strings are ignored until the answer has this many tokens. */
   readonly #minTokens: number
   readonly #constraint: TokenConstraint | undefined
   readonly #spans: Span[] = []
@@ -36,7 +36,7 @@ export class CandidateText {
   #characters = 0
   #shownSpans = 0
   #hasStopped = false
-  /** The text that the present call has made visible. */
+  /** The text that the current call has made visible. */
   #shownText = ''
 
   constructor(options: {
@@ -56,17 +56,17 @@ export class CandidateText {
     this.#constraint = options.constraint
   }
 
-  /** True once a stop string was met or the required form is complete. */
+  /** True once a stop string was found or the required format is complete. */
   get isComplete(): boolean {
     return this.#hasStopped || this.#constraint?.isFinished === true
   }
 
-  /** True while tokens wait to be shown: what they spell may be the beginning of a stop string. */
+  /** True while tokens are withheld, because their text may be the beginning of a stop string. */
   get isHeldBack(): boolean {
     return !this.#hasStopped && this.#shownSpans < this.#spans.length
   }
 
-  /** Takes one more token; the delta holds what became visible with it. */
+  /** Adds a token; the delta holds the text that became visible. */
   push(tokenId: number, score?: TokenScore): CandidateDelta {
     const order = this.tokenIds.length
     this.tokenIds.push(tokenId)
@@ -121,7 +121,7 @@ export class CandidateText {
     while (this.#isVisible(this.#spans[this.#shownSpans])) this.#shownSpans += 1
   }
 
-  /** A token is visible when all of it is, or at the end when a part of it is. */
+  /** A token is visible when all of its text is, or at the end when a part of it is. */
   #isVisible(span: Span | undefined): boolean {
     if (span === undefined) return false
     return span.end <= this.text.length || (this.#hasStopped && span.start < this.text.length)

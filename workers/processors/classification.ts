@@ -9,12 +9,12 @@ import { countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 
-/** Parts of all texts of one request. */
+/** The most parts of all texts of one request. */
 const PARTS_MAX = 2048
 
 type Tools = Pick<JobTools<unknown>, 'signal' | 'clock'>
 
-/** Reads the items of a classification. Throws `invalidRequest` where they are too many. */
+/** Classifies the items of a request. Throws `invalidRequest` if there are too many. */
 export async function classify(
   input: ClassifyInput,
   classifier: Classifier,
@@ -50,7 +50,7 @@ export async function classify(
   }
 }
 
-/** Judges the images of a classification. Throws `invalidRequest` where it has texts or labels. */
+/** Classifies images. Throws `invalidRequest` if there are texts or labels. */
 export async function classifyImages(
   { items, isActivated, zeroShot, tokensMax, hasMarkers }: ClassifyInput,
   { classifier, storage }: { readonly classifier: ImageClassifier; readonly storage: ObjectStore },
@@ -77,7 +77,7 @@ export async function classifyImages(
   }
 }
 
-/** Reads a pair of each text and each label of the request. */
+/** Classifies each pair of a text and a label of the request. */
 async function classifyFreely(
   input: ClassifyInput & Required<Pick<ClassifyInput, 'zeroShot'>>,
   { labels: own, zeroShot, logits }: Classifier,

@@ -19,13 +19,13 @@ import { compileConstraint, formPathOf, isStrict } from './constraint-plan.ts'
 /** Smaller plans are compiled on the event loop first, for about 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384
 const INLINE_STEPS_MAX = 60_000
-/** Steps on the event loop for tools whose schema is compiled while decoding. */
+/** Steps on the event loop for tools whose schema is compiled during decoding. */
 const LATER_STEPS_MAX = 400_000
 const LATER_TOOLS_MAX = 512
 
 /** How the constraint of one job is prepared. */
 interface ConstraintOptions {
-  /** Of the whole request. */
+  /** The budget of the whole request. */
   readonly budget?: WorkBudget
   /** Compiled grammars are shared within one scope. */
   readonly cacheScope: string
@@ -78,7 +78,7 @@ function withoutSchemas(format: AskedFormat): AskedFormat | undefined {
 
 /** The constraint of an answer, and the request fields that are not enforced. */
 interface Constraint {
-  /** Absent when anything goes. */
+  /** Absent if any text is allowed. */
   readonly source?: ConstraintSource
   readonly ignored?: readonly string[]
   /** The answer may begin with any text. */
@@ -90,7 +90,7 @@ function isUnenforceable(error: unknown): boolean {
   return isRefused || error instanceof GrammarTooAmbiguousError
 }
 
-/** Compiles a plan: on the event loop where it proves to be cheap, else in a thread. */
+/** Compiles a plan: on the event loop if it proves to be cheap, else in a thread. */
 function prepare(
   model: CompletionModel,
   plan: ConstraintPlan,

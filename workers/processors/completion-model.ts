@@ -18,13 +18,13 @@ import type { JobTools } from './processor-row.ts'
 export interface CompletionModel {
   readonly engine: TextEngine
   readonly text: TextModel
-  /** Absent where adapters are never asked for. */
+  /** Absent if the model has no adapters. */
   readonly adapters?: AdapterLibrary
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
   /** Grammars with calls, in which markers of calls are text. */
   readonly callConstraints: ConstraintCache
-  /** How answers to chats are written. */
+  /** The dialect of answers to chats. */
   readonly dialect: AnswerDialect
   /** Whether clients must know the dialect to read the answers. */
   readonly isDialectSpecial: boolean
@@ -32,17 +32,17 @@ export interface CompletionModel {
    * Tokens of answers to chats; the dialect's markers of reasoning and of calls are visible text.
    */
   readonly answerPieces: { readonly withTools: TokenPieces; readonly withoutTools: TokenPieces }
-  /** Reads images in chats; absent for models of text alone. */
+  /** Reads images in chats; absent for text-only models. */
   readonly vision?: ImageReader
   /** Whether organizations reuse cached prefixes and grammars of each other. */
   readonly sharesCaches: boolean
-  /** Compiles grammars that are too much for the event loop. */
+  /** Compiles grammars that are too large for the event loop. */
   readonly grammars: PreparationPool
-  /** Reads prompts that are too much for the event loop. */
+  /** Reads prompts that are too large for the event loop. */
   readonly prompts: PreparationPool
 }
 
-/** The image encoder of a model, and where the images of requests are. */
+/** The image encoder of a model, and the storage of request images. */
 interface ImageReader {
   readonly encoder: VisionModel
   readonly storage: ObjectStore
@@ -56,12 +56,12 @@ export type AdaptedTools = JobTools<CompletionModel, 'completion'> & {
 /** Settings of a language model beyond its files. */
 interface CompletionModelOptions {
   readonly vision?: ImageReader
-  /** Whether organizations share caches; each can then measure what the others have cached. */
+  /** Whether organizations share caches; each can then measure what others have cached. */
   readonly sharesCaches?: boolean
   readonly adapters?: AdapterLibrary
 }
 
-/** Puts an engine and the text rules of the same model folder together. */
+/** Combines an engine and the text rules of the same model folder. */
 export function createCompletionModel(
   engine: TextEngine,
   text: TextModel,

@@ -23,7 +23,7 @@ import {
 } from './prompt-images.ts'
 import { truncateChat } from './prompt-truncation.ts'
 
-/** Requests of one scope may reuse cached prefixes and grammars of each other. */
+/** Requests of one scope may reuse each other's cached prefixes and grammars. */
 export function cacheScopeOf(
   { sharesCaches }: Pick<CompletionModel, 'sharesCaches'>,
   organizationId: string,
@@ -34,9 +34,9 @@ export function cacheScopeOf(
 /** A prompt as the model reads it. */
 export interface PreparedPrompt {
   readonly tokenIds: readonly number[]
-  /** Present where an encoder reads it. */
+  /** Present if an encoder reads the prompt. */
   readonly source?: SequenceSource
-  /** Present where it has images. */
+  /** Present if the prompt has images. */
   readonly embedded?: EmbeddedPrompt
   /** Messages that were dropped from the beginning of the chat. */
   readonly droppedCount: number
@@ -44,17 +44,17 @@ export interface PreparedPrompt {
   readonly text: string
   /** Tokens that may be generated in total. */
   readonly maxNewTokens: number
-  /** Whether the answer goes on in the middle of a text, so that its first space counts. */
+  /** Whether the answer continues in the middle of a text, so that its first space counts. */
   readonly continuesText: boolean
   /**
-   * Where in the tokens the text begins that the answer repeats with changes; undefined without.
+   * The index of the first token of the text that the answer repeats with changes; undefined
+   * without one.
    */
   readonly originalStart: number | undefined
 }
 
 /**
- * Tokenizes a prompt and checks that it leaves room for an answer, whose longest length is cut to
- * that room.
+ * Tokenizes a prompt, checks that it leaves room for an answer, and limits the answer to that room.
  */
 export async function preparePrompt(
   model: CompletionModel,
@@ -132,11 +132,11 @@ interface PromptRequest {
   readonly signal?: AbortSignal
 }
 
-/** The tokens of a prompt, or an estimate of their number where they are far too many. */
+/** The tokens of a prompt, or an estimate of their number if there are far too many. */
 export async function readPrompt(
   model: CompletionModel,
   prompt: Prompt,
-  // A chat has the markers of its template.
+  // The template of a chat writes its markers.
   options: PromptRequest & { readonly addSpecialTokens?: boolean } = {},
 ): Promise<ReadWithImages> {
   if (prompt.form === 'tokenIds') return readTokenIds(model, prompt.tokenIds)
@@ -175,7 +175,7 @@ export async function readSource(
 
 const PARAMS = { chat: 'messages', edit: 'input', text: 'prompt', rendered: 'prompt' } as const
 
-/** Where the text to be edited begins; undefined where its first token holds more than itself. */
+/** The start of the text to edit; undefined if its first token spans more text. */
 async function findOriginal(
   model: CompletionModel,
   prompt: {
@@ -187,7 +187,7 @@ async function findOriginal(
 ): Promise<number | undefined> {
   const { rendered, tokenIds, original } = prompt
   const hasMarkers = model.text.chatTemplate === undefined
-  // Space at its beginning may be of one token with the text before, or with its first word.
+  // Leading space may belong to one token with the text before, or with its first word.
   const oneSpace = original.replace(/^\s+(?=\s\S)/, '')
   for (const shown of new Set([original, oneSpace, original.trimStart()])) {
     const before = cutText(rendered, rendered.text.lastIndexOf(shown))
@@ -199,7 +199,7 @@ async function findOriginal(
   return undefined
 }
 
-/** Checks token ids and spells them. Throws `invalidRequest` for one that the model lacks. */
+/** Checks and decodes token ids. Throws `invalidRequest` for one that the model lacks. */
 export function readTokenIds(
   model: CompletionModel,
   tokenIds: readonly number[],
@@ -221,7 +221,7 @@ function spell(model: CompletionModel, tokenIds: readonly number[]): string {
   return Buffer.concat([first, ...rest]).toString('utf8')
 }
 
-/** An empty prompt asks for the start of a fresh document. */
+/** An empty prompt starts a new document. */
 function freshDocument(model: CompletionModel): number {
   const tokenId = model.text.documentStartTokenId
   if (tokenId === undefined) {
@@ -232,7 +232,7 @@ function freshDocument(model: CompletionModel): number {
   return tokenId
 }
 
-/** The refusal of a prompt that leaves no room, in the words that clients look for. */
+/** The refusal of a prompt that leaves no room, in the wording that clients look for. */
 export function contextLengthExceeded(
   { form }: Prompt,
   numbers: {

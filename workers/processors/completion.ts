@@ -36,8 +36,8 @@ import { processTokens } from './tokens.ts'
 type CompletionTools = JobTools<CompletionModel, 'completion'>
 
 /**
- * Runs one job of a completion queue. Deltas and resume points number the candidates that are
- * generated, `p * bestOf + k`; the result numbers those that are returned, `p * n + k`.
+ * Runs one job of a completion queue. Deltas and resume points number the generated candidates, `p
+ * * bestOf + k`; the result numbers the returned ones, `p * n + k`.
  */
 export async function processCompletion(
   job: JobEnvelope<'completion'>,
@@ -77,7 +77,7 @@ function processTexts(
     : processGenerate(job, input, tools)
 }
 
-/** Holds the adapter of a job until the work ends. */
+/** Leases the adapter of a job until the work ends. */
 async function withAdapter(
   reference: AdapterReference | undefined,
   tools: CompletionTools,
@@ -163,7 +163,7 @@ async function processGenerate(
   })
 }
 
-/** The candidates of a job, which share what their grammar may cost. */
+/** The candidates of a job, which share the budget of their grammar. */
 function openRuns(
   shared: Pick<CandidateOptions, 'model' | 'input' | 'constraint' | 'outlet'>,
   prompts: readonly PreparedPrompt[],
@@ -195,7 +195,7 @@ function dialectOf(
 ): AnswerDialect | undefined {
   const isChat = input.prompts.some(({ form }) => form === 'chat')
   if (!isChat || !isDialectSpecial) return undefined
-  // A required form leaves no room for the end of the reasoning.
+  // A required format leaves no room for the end of the reasoning.
   const isOpen = isFree && prompts.some(({ text }) => beginsInReasoning(dialect, text))
   return { ...dialect, ...(isOpen && { beginsInReasoning: true }) }
 }
@@ -233,7 +233,7 @@ function countCached(
   }, 0)
 }
 
-/** Tokens of the answers of chats that are reasoning; absent where the model never reasons. */
+/** Reasoning tokens in the answers of chats; absent if the model never reasons. */
 function countReasoning(
   job: Pick<CandidateOptions, 'model' | 'input'> & { readonly runs: readonly CandidateRun[] },
   prompts: readonly PreparedPrompt[],

@@ -24,31 +24,31 @@ import {
 import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
 import { tagGrammar } from './tag-grammar.ts'
 
-/** Where chat completions have the schema of an answer. */
+/** The field of chat completions with the schema of an answer. */
 const SCHEMA_PATH = 'response_format.json_schema.schema'
-/** As the API describes a function without parameters. */
+/** As in the API reference for a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
 /** The constraint on the text of an answer. */
 export type AskedFormat = Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>
 
-/** The request field that holds a form, for messages. */
+/** The request field of a format, for messages. */
 export function formPathOf(format: AskedFormat): string {
   if (format.type === 'jsonSchema') return format.path ?? SCHEMA_PATH
   return 'path' in format ? format.path : 'response_format'
 }
 
-/** What a grammar is made of: one forced call, calls in free text, or a form beside calls. */
+/** The parts of a grammar: one forced call, calls in free text, or a format beside calls. */
 export type ConstraintPlan = (
   | { readonly kind: 'forced' | 'offered' }
   | { readonly kind: 'form'; readonly format: AskedFormat }
 ) & {
   readonly tools: readonly ToolDefinition[]
-  /** How the model writes calls. */
+  /** The call format of the model. */
   readonly calls: CallFormatName
 }
 
-/** Compiles the grammar of a plan. Throws `invalidRequest` for what cannot be enforced. */
+/** Compiles the grammar of a plan. Throws `invalidRequest` for parts that cannot be enforced. */
 export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Grammar {
   const json = new JsonGrammar(new GrammarBuilder(budget))
   if (plan.kind === 'form') return formOrCalls(json, plan.format, plan)
@@ -62,7 +62,7 @@ export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Gra
     : callBehindTrigger(builder, format, compiled)
 }
 
-/** The form that was asked for, or one call or more. */
+/** The requested format, or one or more calls. */
 function formOrCalls(
   base: JsonGrammar,
   format: AskedFormat,
@@ -121,10 +121,10 @@ function compileNotation(builder: GrammarBuilder, text: string): Grammar {
   return isLark(text) ? compileLark(plainAlphabet(builder), text) : parseGbnf(builder, text)
 }
 
-/** The refusals of parsers, whose messages say where and why. */
+/** Errors of parsers, whose messages state the place and the reason. */
 const SYNTAX_ERRORS = [UnsupportedPatternError, GbnfError, LarkError] as const
 
-/** Compiles a form of text that is not JSON. Throws `invalidRequest` naming its field. */
+/** Compiles a text format other than JSON. Throws `invalidRequest` naming its field. */
 function textGrammar(param: string, compile: () => Grammar): Grammar {
   const refuse = (reason: string) =>
     failure.invalidRequest(`Invalid value for '${param}': ${reason}.`, {
@@ -144,8 +144,8 @@ function textGrammar(param: string, compile: () => Grammar): Grammar {
 }
 
 /**
- * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict.
- * Where the tool may not be called at all, its schema is compiled when it is.
+ * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict. If
+ * the tool is optional, its schema is compiled when the model calls it.
  */
 function compileTool(
   compiler: SchemaCompiler,
@@ -198,7 +198,7 @@ function anyArgumentsOf(json: JsonGrammar, { syntax }: CallFormat): Grammar {
   return syntax === 'xml' ? builder.literal('') : builder.repeat(builder.byte(...ranges), 0)
 }
 
-/** Compiles the schema in a request field, which a refusal names. */
+/** Compiles the schema in a request field, which errors name. */
 function compileField(compiler: SchemaCompiler, schema: unknown, param: string): Grammar {
   return refusedAt(param, () => compiler.compileRoot(schema, param))
 }
@@ -212,7 +212,7 @@ function refusedAt(param: string, compile: () => Grammar): Grammar {
   }
 }
 
-/** While decoding there is no thread to fall back to. */
+/** During decoding there is no thread as a fallback. */
 function isOverBudgetLater(error: unknown): boolean {
   return error instanceof BudgetExceededError
 }

@@ -2,7 +2,7 @@ import { failure } from '#shared/errors.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 
-/** Throws when a model cannot make vectors of so many dimensions. */
+/** Throws when a model does not support this number of dimensions. */
 export function refuseDimensions(
   dimensions: number | null,
   encoder: Pick<Encoder, 'dimensions' | 'isTruncatable'>,

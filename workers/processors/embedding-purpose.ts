@@ -3,7 +3,7 @@ import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
 
-/** What a request does with its texts before they are read. */
+/** The preparation of a request's texts. */
 interface Purpose {
   readonly prefix: string
   /** The adapter of a model with several. */
@@ -17,9 +17,9 @@ const TASK_USUAL = 'text-matching'
 const ROLE_TASKS = { query: 'retrieval.query', passage: 'retrieval.passage', none: undefined }
 
 /**
- * The prefix and adapter of a request: the model's tasks, else the prefixes of the catalogue or of
- * the model's files. Throws `invalidRequest` for a task that a model with tasks does not know.
- * Clients send the role with every request: a model that reads all texts alike ignores it.
+ * The prefix and adapter of a request: from the model's tasks, else the prefixes of the catalogue
+ * or the model's files. Throws `invalidRequest` for a task that a model with tasks does not have.
+ * Clients send the role with every request, so a model without roles ignores it.
  */
 export function purposeOf(
   input: Pick<EmbedInput, 'role' | 'taskName'>,

@@ -20,13 +20,15 @@ import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { embedSparse, type SparseModel } from './sparse-embedding.ts'
 import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 
-/** What an embedding queue serves: vectors of texts and images, labels, or relevance of pairs. */
+/**
+ * The services of an embedding queue: vectors of texts and images, labels, or relevance of pairs.
+ */
 export type EmbeddingModel =
   | {
       readonly task: 'embed'
       readonly encoder: Encoder
       readonly options: ModelOptions
-      /** Of a model that embeds images, too. */
+      /** Present for a model that also embeds images. */
       readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
     }
   | SparseModel
@@ -40,7 +42,7 @@ export type EmbeddingModel =
       readonly storage: ObjectStore
     }
 
-/** Answers one embedding job. Batches are shared with the jobs that run beside it. */
+/** Answers one embedding job. Batches are shared with concurrent jobs. */
 export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Tools): Promise<void> {
   const { input } = job
   const { model } = tools

@@ -24,15 +24,13 @@ export interface ImageModel {
 
 // The API refuses larger uploads; this only bounds the memory of a worker.
 const SOURCE_BYTES_MAX = 64 * 1024 ** 2
-// A variation goes half the way through the noise: it keeps the colours, not the details.
+// A variation starts at half of the noise: it keeps the colours but not the details.
 const VARIATION_STRENGTH = 0.5
 const EDIT_STRENGTH = 1
-// Refiners know the last steps alone.
+// Refiners were trained only on the last steps.
 const REFINER_STRENGTH = 0.3
 
-/**
- * Draws the images of one job, as many at a time as gain from it, and stores each once it is done.
- */
+/** Draws the images of one job, as many at a time as is useful, and stores each when it is done. */
 export async function processImage(
   job: JobEnvelope<'image'>,
   { model, reply, signal, clock }: JobTools<ImageModel, 'image'>,
@@ -90,7 +88,7 @@ export async function processImage(
   )
 }
 
-/** What an image starts from, and how the drawn one is put into it. */
+/** The source of an image, and how the drawn one is merged into it. */
 interface Source {
   readonly pixels: Pixels
   readonly mask?: RedrawMask
@@ -143,7 +141,7 @@ function defaultStrength({ isRefiner }: DiffusionPipeline, { task }: ImageInput)
   return task === 'edit' ? EDIT_STRENGTH : VARIATION_STRENGTH
 }
 
-/** What says by its transparency where to redraw: the mask, else the image itself. */
+/** The image whose transparency marks the area to redraw: the mask, else the image itself. */
 async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },

@@ -34,12 +34,12 @@ export { defineProcessor } from './processor-row.ts'
 
 const IDLE: ModelStats = { waiting: 0, tokens: 0, cacheUse: 0 }
 
-/** Every kind that this build can run, each with its one processor. */
+/** The processors of all kinds that this build can run. */
 export const PROCESSORS: readonly ProcessorRow[] = [
   defineProcessor<'completion', CompletionModel>({
     kind: 'completion',
     slots: 16,
-    // A burst begins at once instead of waiting for the end of other texts.
+    // A burst starts at once instead of waiting for other texts to end.
     slotsMax: 64,
     open: openCompletionModel,
     process: processCompletion,
@@ -80,7 +80,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
   defineProcessor<'image', ImageModel>({
     kind: 'image',
     // One is encoded or decoded while the other is denoised, and both share runs of the U-Net; more
-    // would only make all of them late.
+    // would only slow all of them down.
     slots: 2,
     open: openImageModel,
     process: processImage,
@@ -126,7 +126,7 @@ async function openCompletionModel(
   const { fetchOptions, storage, log, onBatch } = tools
   const { options } = model
   const { onnxFile, maxContextTokens, toolParser, reasoningParser } = options
-  // First, because the graphs of a family that is refused fail with a less useful message.
+  // Checked first, because the graphs of a refused family would fail with a less useful message.
   const rules = model.capabilities.includes('vision')
     ? await readVisionRules(folder, options)
     : undefined

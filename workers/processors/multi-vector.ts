@@ -13,7 +13,7 @@ import { cutTo, refuseDimensions } from './embedding-dimensions.ts'
 import { type Prepared, toBase64 } from './prepared-embedding.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
 
-/** A model that makes a vector of each token of a text. */
+/** A model that computes a vector for each token of a text. */
 export interface MultiVectorModel {
   readonly task: 'multi-vector'
   readonly encoder: MultiVectorEncoder
@@ -21,7 +21,7 @@ export interface MultiVectorModel {
 
 type Tools = Pick<JobTools<unknown>, 'signal' | 'clock'>
 
-/** Reads the texts of a request for the vectors of their tokens. */
+/** Embeds the tokens of a request's texts. */
 export async function embedTokens(
   { items, role, dimensions, isCut }: MultiVectorInput,
   { encoder }: MultiVectorModel,
@@ -51,7 +51,7 @@ export async function embedTokens(
   }
 }
 
-/** Reads queries and documents, each once, to compare the vectors of their tokens. */
+/** Embeds queries and documents, each once, and compares the vectors of their tokens. */
 export async function rankByTokens(
   { query, queries = [], documents }: RerankInput,
   { encoder }: MultiVectorModel,

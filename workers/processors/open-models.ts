@@ -105,7 +105,7 @@ export async function openEmbeddingModel(
   })
 }
 
-/** The options of a model of several vectors that others do not have. */
+/** Options that only multi-vector models have. */
 function tokenOptionsOf({ options }: CatalogueModel) {
   const { documentLength, matryoshka, queryPrefix, passagePrefix } = options
   return {
@@ -155,7 +155,7 @@ export async function openAudioModel(
   return { opened: { recognizer, decode, storage }, bytes: await bytesOfParts(modelFiles) }
 }
 
-/** Opens a model of voices and finds the formats that this machine can encode. */
+/** Opens a speech synthesis model and finds the formats that this machine can encode. */
 export async function openSpeechModel(
   model: CatalogueModel,
   { folder, runtime, config }: OpenTools,
@@ -196,7 +196,7 @@ export async function openImageModel(
 
 /**
  * Opens the image encoder of a language model that has rules for images; its files include those of
- * the embeddings of tokens.
+ * the token embeddings.
  */
 export async function openVision(
   model: CatalogueModel,
@@ -218,7 +218,7 @@ export async function openVision(
   return { encoder, files: [encoderFile, await findCompanion(file, 'embed_tokens')] }
 }
 
-/** What models of these files take, each once its sessions are loaded. */
+/** The memory of models with these files, once all sessions are loaded. */
 async function bytesOfParts(files: readonly string[]): Promise<number> {
   const sizes = await Promise.all(files.map((file) => modelFileBytes([file])))
   return sizes.reduce((sum, size) => sum + bytesOfPool(size), 0)

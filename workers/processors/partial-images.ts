@@ -5,14 +5,14 @@ import type { DrawnStep } from '#workers/image/image-request.ts'
 import type { DiffusionPipeline } from '#workers/image/pipeline.ts'
 import type { ImageSize, Pixels } from '#workers/image/pixels.ts'
 
-/** Stores what an image is expected to become after some of its runs, and reports where. */
+/** Stores the predicted image after some of the runs, and reports its key. */
 export function storePartials(
   input: ImageInput,
   job: {
     readonly pipeline: DiffusionPipeline
     readonly storage: ObjectStore
     readonly runs: number
-    /** Of the latents. */
+    /** The size of the latents. */
     readonly size: ImageSize
     finish(drawn: Pixels): Pixels
     report(partial: PartialImage): void
@@ -33,8 +33,8 @@ export function storePartials(
 }
 
 /**
- * The runs of the U-Net after which an image is shown, at equal distances and none of them the
- * last; fewer than `count` where there are not as many runs.
+ * The runs of the U-Net after which a partial image is sent, evenly spaced and excluding the last;
+ * fewer than `count` if there are not as many runs.
  */
 function partialSteps(count: number, runs: number): readonly number[] {
   const steps = Array.from({ length: count }, (_, i) => Math.round(((i + 1) * runs) / (count + 1)))

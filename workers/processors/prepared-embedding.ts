@@ -3,7 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 
 import type { JobTools } from './processor-row.ts'
 
-/** A job whose texts are read. */
+/** A job whose texts are tokenized. */
 export interface Prepared {
   readonly promptTokens: number
   /** Request fields without effect on this model. */
@@ -11,7 +11,7 @@ export interface Prepared {
   compute(): Promise<EmbeddingResult>
 }
 
-/** Reads the texts, reports their tokens, and replies with what is computed from them. */
+/** Tokenizes the texts, reports their tokens, and replies with the result. */
 export async function answerPrepared(
   job: JobEnvelope<'embedding'>,
   { reply, clock }: Pick<JobTools<unknown, 'embedding'>, 'reply' | 'clock'>,
@@ -38,7 +38,7 @@ export function countTokens(texts: readonly (readonly number[])[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0)
 }
 
-/** A vector as replies have it: contiguous, little-endian. */
+/** A vector in the format of replies: contiguous, little-endian. */
 export function toBase64(vector: Float32Array | Uint32Array): string {
   return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64')
 }

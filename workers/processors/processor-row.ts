@@ -21,7 +21,7 @@ export interface OpenTools {
   /** The folder of its files. */
   readonly folder: string
   readonly slots: number
-  /** Slots while the memory of `slots` holds their texts. */
+  /** The most slots while the memory of `slots` holds their texts. */
   readonly slotsMax: number
   readonly runtime: Runtime
   readonly storage: ObjectStore
@@ -31,15 +31,15 @@ export interface OpenTools {
   readonly clock: Clock
   readonly log: Logger
   /**
-   * Receives how many sequences, texts or pairs each run of the model handles together, and of text
-   * models the tokens that the run reads and writes.
+   * Receives the number of sequences, texts or pairs of each run and, for text models, the tokens
+   * that the run reads and writes.
    */
   readonly onBatch?: (size: number, tokens?: number) => void
 }
 
 /** Jobs and work of an open model, for its heartbeat. */
 export interface ModelStats {
-  /** Jobs that it has memory for at present; absent where their number is fixed. */
+  /** Jobs that currently fit into memory; absent if their number is fixed. */
   readonly slots?: number
   readonly waiting: number
   /** Since the model was opened. */
@@ -50,9 +50,9 @@ export interface ModelStats {
 /** A model that answers the jobs of one queue. */
 export interface OpenModel {
   readonly bytes: number
-  /** In tokens; absent where the model reads none. */
+  /** In tokens; absent if the model reads none. */
   readonly contextLength?: number
-  /** Of a classifier. */
+  /** The number of labels of a classifier. */
   readonly labelCount?: number
   /** Sampling defaults of the model's files. */
   readonly samplingDefaults?: SamplingDefaults
@@ -66,7 +66,7 @@ export interface ProcessorRow {
   readonly kind: QueueKind
   /** Jobs at a time, unless the catalogue says otherwise. */
   readonly slots: number
-  /** Jobs at a time while there is memory for more, unless the catalogue says otherwise. */
+  /** Jobs at a time while memory allows, unless the catalogue says otherwise. */
   readonly slotsMax?: number
   open(model: CatalogueModel, tools: OpenTools): Promise<OpenModel>
 }
@@ -81,13 +81,13 @@ interface ProcessorSpec<K extends QueueKind, Model> {
   stats(opened: Model): ModelStats
   /** In tokens; absent for models that read none. */
   contextLengthOf?(opened: Model): number | undefined
-  /** Undefined for models that give no labels. */
+  /** Undefined for models without labels. */
   labelCountOf?(opened: Model): number | undefined
   samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined
   close(opened: Model): Promise<void>
 }
 
-/** Makes the row of a processor; the type of its model is not visible outside. */
+/** Creates the row of a processor; the type of its model is hidden. */
 export function defineProcessor<K extends QueueKind, Model>(
   spec: ProcessorSpec<K, Model>,
 ): ProcessorRow {
@@ -115,7 +115,7 @@ export function defineProcessor<K extends QueueKind, Model>(
   }
 }
 
-/** How the sessions of a model are opened: its own settings before those of the worker. */
+/** The session options of a model: its own settings take precedence over those of the worker. */
 export function sessionOptionsOf(
   { options }: CatalogueModel,
   config: WorkerConfig,
@@ -128,7 +128,7 @@ export function sessionOptionsOf(
   }
 }
 
-/** The replies of a processor. Calls return at once; the worker sends what has accumulated. */
+/** The replies of a processor. Calls return at once; the worker sends accumulated replies. */
 export interface JobReplies<K extends QueueKind = QueueKind> {
   started(promptTokens: number, report?: StartReport): void
   delta(deltas: readonly CandidateDelta[]): void
@@ -137,7 +137,7 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   /**
    * `text` is the transcript of a window of a recording, when the client streams it, and `logprobs`
    * are its tokens; `audio` is a part of a speech; `training` has the losses of a training;
-   * `partialImage` is an image on the way.
+   * `partialImage` is an unfinished image.
    */
   progress(
     step: number,
@@ -153,9 +153,7 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }
 
-/**
- * The arguments of a processor besides its job. Errors are thrown; the worker makes them replies.
- */
+/** The arguments of a processor besides its job. The worker converts thrown errors to replies. */
 export interface JobTools<Model, K extends QueueKind = QueueKind> {
   readonly model: Model
   readonly reply: JobReplies<K>
@@ -183,7 +181,7 @@ export async function allOrNone<Value>(
   }
 }
 
-// Short against the heartbeat of a worker and against one step of the engines beside it.
+// Short compared with the heartbeat of a worker and with one step of the engines beside it.
 const TURN_MS = 10
 
 /**

@@ -32,23 +32,23 @@ export async function readImages(
   return read
 }
 
-/** A prompt with the places of its images. */
+/** A prompt with the positions of its images. */
 export interface PlacedImages {
   readonly tokenIds: readonly number[]
-  /** The same with a number of their content at the places of images. */
+  /** The same with a content hash at the positions of images. */
   readonly identifiedIds: readonly number[]
   readonly places: readonly Place[]
 }
 
 interface Place {
   readonly image: PromptImage
-  /** Where its embeddings are; each image has one place or several. */
+  /** The ranges of its embeddings; each image has one or several. */
   readonly spans: readonly { readonly start: number; readonly length: number }[]
 }
 
 /**
- * Writes each image out at its token. Throws `invalidRequest` when the chat template has not
- * written one for each of them.
+ * Expands each image at its token. Throws `invalidRequest` when the chat template has not written a
+ * token for each of them.
  */
 export function placeImages(
   tokenIds: readonly number[],
@@ -122,8 +122,8 @@ export async function embedImages(
 }
 
 /**
- * Positions of images with a grid: all of its embeddings have one time, and the rows and columns of
- * the grid; the text goes on after the largest of them.
+ * Positions of images with a grid: all embeddings of an image have one time, and the rows and
+ * columns of the grid; the text continues after the largest position.
  */
 function positionsOf(length: number, places: readonly Place[]): PromptPositions | undefined {
   if (places.every(({ image }) => image.grid === undefined)) return undefined

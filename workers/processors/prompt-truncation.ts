@@ -10,10 +10,10 @@ interface TruncatedChat<Read> {
 }
 
 /**
- * Drops the oldest messages of a chat, as few as make it fit. System messages at the beginning and
- * the last message of the user stay, and so does everything that answers a tool call that stays.
- * Undefined when the rest is still too long. A longer chat never has fewer tokens, so that a binary
- * search finds the number to drop.
+ * Drops as few of the oldest messages of a chat as necessary. System messages at the beginning, the
+ * last message of the user, and results of remaining tool calls stay. Undefined when the rest is
+ * still too long. A longer chat never has fewer tokens, so a binary search finds the number to
+ * drop.
  */
 export async function truncateChat<Read>(
   prompt: ChatPrompt,
@@ -30,7 +30,7 @@ export async function truncateChat<Read>(
   let low = 1
   let high = droppable.length
   while (low <= high) {
-    // Where the shortest candidate is too long, no other has to be read.
+    // If the shortest candidate is too long, no other has to be read.
     const count = best === undefined && low === 1 ? high : Math.floor((low + high) / 2)
     const candidate = without(count)
     const found = await read(candidate)
@@ -53,9 +53,9 @@ interface Unit {
 }
 
 /**
- * The parts of a chat in their order. Before the last message of the user, a part is a message of
- * the user with all that follows it, so that the rest begins with the user again; behind it, an
- * answer with the results of its tool calls, of which the last one stays.
+ * The parts of a chat in order. Before the last message of the user, a part is a message of the
+ * user with everything that follows it, so that the rest starts with the user again; after it, a
+ * part is an answer with the results of its tool calls, of which the last one stays.
  */
 function unitsOf(messages: readonly ChatMessage[]): {
   readonly fixed: readonly ChatMessage[]

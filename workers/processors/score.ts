@@ -15,8 +15,8 @@ const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
 
 /**
- * Scores documents by query likelihood: how much likelier, per token and in hundredths of a nat,
- * the query becomes when the document precedes it than when nothing does.
+ * Scores documents by query likelihood: how much likelier the query becomes, per token and in
+ * hundredths of a nat, with the document before it than without.
  */
 export async function processScore(
   job: JobEnvelope<'completion'>,
@@ -64,7 +64,7 @@ export async function processScore(
   )
 }
 
-/** Document and query as one text. Index -1 is the empty document that all are measured against. */
+/** Document and query as one text. Index -1 is the empty document, the baseline of all others. */
 async function encodePassage(
   model: CompletionModel,
   passage: { document: string; query: string; index: number; signal: AbortSignal },

@@ -6,7 +6,7 @@ import type { WorkBudget } from '../preparation/work-budget.ts'
 import type { CompletionModel } from './completion-model.ts'
 import { contextLengthExceeded, type PreparedPrompt, readPrompt } from './completion-prompt.ts'
 
-/** Refuses fields that the kind of model cannot follow. */
+/** Refuses fields that this kind of model does not support. */
 export function checkSourceFields(model: CompletionModel, input: GenerateInput): void {
   const { languages = {} } = input
   const given = [
@@ -38,8 +38,8 @@ function refusePromptScores({ echo, logprobs, promptLogprobs }: GenerateInput): 
 }
 
 /**
- * Tokenizes a prompt that an encoder reads, and chooses the tokens before its answer. Prompt and
- * answer have as many positions each as the model has.
+ * Tokenizes a prompt for an encoder, and chooses the tokens before its answer. Prompt and answer
+ * may each be as long as the context.
  */
 export async function prepareSource(
   model: CompletionModel,
@@ -80,9 +80,9 @@ interface Translation {
   readonly prompt: Prompt
   readonly sourceTokenId?: number | undefined
   readonly known?: Languages
-  /** The token that every answer begins with, where there is one. */
+  /** The first token of every answer, if there is one. */
   readonly forced: readonly number[]
-  /** The target, where the source begins with it. */
+  /** The target language, if the source starts with it. */
   readonly prefix: readonly number[]
 }
 
@@ -151,7 +151,7 @@ function findLanguage(known: Languages, name: string, param: string): number {
   )
 }
 
-/** The tokenizer writes one language at the beginning or the end; the one asked for replaces it. */
+/** The tokenizer writes one language at the beginning or the end; the requested one replaces it. */
 function withSourceLanguage(
   tokenIds: readonly number[],
   { known, sourceTokenId }: Translation,

@@ -48,7 +48,7 @@ export async function embedSparse(
   }
 }
 
-// As in Text Embeddings Inference, whose clients name a prompt on purpose.
+// As in Text Embeddings Inference, whose clients name a prompt deliberately.
 function knowsNoPrompts(): Error {
   return failure.invalidRequest(
     "Unsupported parameter: 'prompt_name' is not supported with this model, which reads queries and passages alike.",

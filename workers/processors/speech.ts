@@ -18,12 +18,12 @@ const USUAL_VOICES = [
   ...['alloy', 'ash', 'ballad', 'cedar', 'coral', 'echo', 'fable'],
   ...['marin', 'nova', 'onyx', 'sage', 'shimmer', 'verse'],
 ]
-/** Bytes of one reply. */
+/** The most bytes of one reply. */
 const PART_BYTES_MAX = 64 * 1024
 /** Silence between two sentences. */
 const PAUSE_SECONDS = 0.2
 
-/** Speaks a text sentence by sentence; bytes leave as soon as they are encoded. */
+/** Speaks a text sentence by sentence; bytes are sent as soon as they are encoded. */
 export async function processSpeech(
   job: JobEnvelope<'speech'>,
   { model, reply, signal, clock }: JobTools<SpeechQueueModel, 'speech'>,
@@ -86,7 +86,7 @@ async function utterancesOf(
   throw invalid('input', 'it has nothing that this voice can speak.')
 }
 
-/** A voice of the model; the usual names of the API are shared among its voices. */
+/** A voice of the model; the API's usual names are distributed among its voices. */
 function chooseVoice(names: readonly string[], wanted: string): string {
   if (names.includes(wanted)) return wanted
   const usual = USUAL_VOICES.indexOf(wanted)

@@ -14,8 +14,8 @@ export function isImage<Text extends string | readonly number[]>(
 }
 
 /**
- * The rows that a tower makes of images in storage. One after another: each takes memory, and those
- * of other jobs fill the batches. Throws `invalidRequest` naming the field of an image.
+ * The rows that a tower computes for images in storage. One after another, because each takes
+ * memory and other jobs fill the batches. Throws `invalidRequest` naming the field of an image.
  */
 export async function encodeImages(
   items: readonly ImageItem[],
@@ -30,7 +30,7 @@ export async function encodeImages(
   return rows
 }
 
-/** The refusal of an image by a model of texts. */
+/** The refusal of an image by a text-only model. */
 export function readsNoImages({ path: param }: ImageItem): Error {
   return failure.invalidRequest('This model does not read images.', {
     param,

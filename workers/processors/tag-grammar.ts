@@ -12,14 +12,14 @@ interface TagTools {
 }
 
 /**
- * Compiles a structural tag. Free text within a tag reaches to the first of the tag's ends, which
- * is why the ends are passed down to it.
+ * Compiles a structural tag. Free text within a tag extends to the first of the tag's ends, so the
+ * ends are passed down to it.
  */
 export function tagGrammar(format: TagFormat, tools: TagTools): Grammar {
   return compile(format, [], tools)
 }
 
-/** A format and one of the ends behind it, unless there are none. */
+/** A format and one of the texts that end it, unless there are none. */
 function compile(format: TagFormat, ends: readonly string[], tools: TagTools): Grammar {
   const { builder } = tools
   const ended = (body: Grammar): Grammar => followedBy(builder, body, ends)
@@ -99,7 +99,7 @@ function triggeredTags(
   for (const end of ends) patterns.set(end, builder.literal(''))
   for (const trigger of triggers) patterns.set(trigger, oneOf(trigger))
   const text = textUntil(builder, patterns, { mayEnd: ends.length === 0 })
-  // As xgrammar does, an answer that must have a tag begins with it.
+  // As in xgrammar, an answer that must have a tag begins with it.
   return atLeastOne ? oneOf('') : text
 }
 

@@ -3,19 +3,19 @@ import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { ScoredToken } from '../sampling/logprobs.ts'
 
-/** What the model thought of a token; the log-probability is null where nothing preceded it. */
+/** The score of a token; the log-probability is null for the first token of a text. */
 export interface TokenScore {
   readonly logprob: number | null
   readonly top: readonly ScoredToken[]
 }
 
-/** A token of a prompt with its score, and its place among all tokens by likelihood. */
+/** A token of a prompt with its score, and its rank by likelihood. */
 export interface PromptScore extends TokenScore {
   readonly logprob: number
   readonly rank: number
 }
 
-/** A token with its score as it crosses the wire. */
+/** A token with its score in the wire format. */
 export function presentLogprob(
   pieces: TokenPieces,
   tokenId: number,
@@ -25,8 +25,8 @@ export function presentLogprob(
 }
 
 /**
- * The scores of an echoed prompt. A marker that the tokenizer put in front of the text has no text
- * of its own, so that the tokens, joined, are the prompt.
+ * The scores of an echoed prompt. A marker that the tokenizer prepended has an empty text, so that
+ * the joined tokens equal the prompt.
  */
 export function presentPromptLogprobs(
   pieces: TokenPieces,
@@ -44,7 +44,7 @@ export function presentPromptLogprobs(
   })
 }
 
-/** The scores of all tokens of a prompt, also of markers, with as many alternatives each. */
+/** The scores of all tokens of a prompt, including markers, with this many alternatives each. */
 export function rankPrompt(
   pieces: TokenPieces,
   tokenIds: readonly number[],
@@ -65,7 +65,7 @@ export function rankPrompt(
   })
 }
 
-/** The same entry with the ids of its tokens in place of their texts. */
+/** The same entry with token ids in place of texts. */
 export function namedById(entry: TokenLogprob): TokenLogprob {
   const name = <Token extends { readonly tokenId: number }>(token: Token) => ({
     ...token,
@@ -74,7 +74,7 @@ export function namedById(entry: TokenLogprob): TokenLogprob {
   return { ...name(entry), top: entry.top.map(name) }
 }
 
-/** The same entry, cut to the characters of its token that are shown. */
+/** The same entry, cut to the visible characters of its token. */
 export function cutLogprob(entry: TokenLogprob, characters: number): TokenLogprob {
   const token = entry.token.slice(0, characters)
   return { ...entry, token, bytes: [...Buffer.from(token)] }

@@ -5,10 +5,10 @@ import type { CompletionModel } from './completion-model.ts'
 import { contextLengthExceeded, readPrompt, readTokenIds } from './completion-prompt.ts'
 import type { JobTools } from './processor-row.ts'
 
-// The model reads nothing: no token is charged.
+// The model does not run, so no token is charged.
 const NOTHING = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
 
-/** Turns a text into token ids or back. */
+/** Tokenizes or detokenizes a text. */
 export async function processTokens(
   job: JobEnvelope<'completion'>,
   input: TokenizeInput | DetokenizeInput,

@@ -23,16 +23,18 @@ export interface TrainableModel {
   readonly session: SessionOptions
 }
 
-/** Texts are cut to this length where the context is longer: attention grows with its square. */
+/**
+ * Texts are cut to this length if the context is longer, because attention grows with its square.
+ */
 const TEXT_TOKENS_MAX = 2048
 
-/** Notes where the model is: nothing is loaded before the first job. */
+/** Records the location of the model, which the first job loads. */
 export function openTrainableModel(
   model: CatalogueModel,
   { folder, runtime, storage, config }: OpenTools,
 ): TrainableModel {
   const options = sessionOptionsOf(model, config)
-  // Beside inference a training takes one core; a worker for trainings alone uses all.
+  // Beside inference a training takes one core; a worker only for trainings uses all.
   const isAlone = config.kinds.length === 1
   const session = isAlone ? options : { ...options, intraOpThreads: 1 }
   return { folder, model, runtime, storage, session }

@@ -14,7 +14,7 @@ import { createUniPc } from './unipc.ts'
 
 interface Row {
   readonly create: (config: NoiseSchedulerConfig, steps: number) => NoiseScheduler
-  /** Defaults of diffusers for this class, where they differ from the common ones. */
+  /** Defaults of diffusers for this class, if they differ from the common ones. */
   readonly defaults?: Readonly<Record<string, unknown>>
   /** Settings that only other classes read. */
   readonly ignores?: readonly string[]

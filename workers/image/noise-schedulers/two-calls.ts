@@ -34,7 +34,7 @@ export function createKdpm2(config: NoiseSchedulerConfig, steps: number): NoiseS
   })
 }
 
-/** The same to below the next level, from where fresh noise leads up to it. */
+/** The same to a level below the next, followed by fresh noise up to it. */
 export function createKdpm2Ancestral(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   return createTwoCalls(config, steps, {
     legOf(from, next) {
