@@ -13,7 +13,7 @@ import { withRunningInstallation } from './running.ts'
 
 type Run = (env: Env, args: Arguments) => Promise<void>
 
-// Tiers and tools are loaded when they are asked for: a worker needs no database driver.
+// Tiers and tools are loaded on demand, because a worker needs no database driver.
 const COMMANDS: Readonly<Record<string, Run>> = {
   up: async (env) => (await import('./commands/up.ts')).up(env),
   api: async (env) => {

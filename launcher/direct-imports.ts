@@ -1,6 +1,6 @@
 import { registerHooks } from 'node:module'
 
-// Packages of ECMAScript modules only, whose imports name complete files.
+// Packages of ECMAScript modules whose imports name complete files.
 const PACKAGES = ['/node_modules/drizzle-orm/', '/node_modules/typebox/']
 const ROOT = new URL('../', import.meta.url).href
 // As in package.json.

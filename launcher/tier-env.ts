@@ -33,7 +33,7 @@ export function checkSettings(env: Env, dataDir: string): Config {
     },
     ports: { api: DEFAULT_PORT, apiMetrics: 0, workerMetrics: 0 },
   })
-  // The port under the name by which it was given, for the message.
+  // The port under the name with which it was set, for the message.
   return loadConfig({ ...settings, ...env }).config
 }
 
@@ -94,8 +94,8 @@ export function composeEnv(
 }
 
 /**
- * The settings as they were given: an empty value counts as unset, here as in the tiers, and those
- * that the launcher reads or has a default for are found under their former names.
+ * The settings as given. An empty value counts as unset, as in the tiers; settings that the
+ * launcher reads or has a default for are also found under their former names.
  */
 export function readSettings(env: Env): Record<string, string> {
   const settings = Object.fromEntries(

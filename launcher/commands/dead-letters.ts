@@ -16,7 +16,7 @@ import { reachRedis } from '../reach.ts'
 
 const LISTED_MAX = 200
 
-/** `millrace dead-letters list|retry`: jobs that kept killing their workers. */
+/** `millrace dead-letters list|retry`: jobs that repeatedly killed their workers. */
 export async function deadLetters(env: Env, { positionals }: Arguments): Promise<void> {
   const [action, jobId] = positionals
   const { config } = loadConfig(env)

@@ -20,13 +20,13 @@ import { withRunningInstallation } from '../running.ts'
 import { checkSettings, readSettings } from '../tier-env.ts'
 import { hasTier } from './models.ts'
 
-/** One check: it returns its finding, or throws a sentence that states the problem. */
+/** One check: it returns its finding, or throws an error that states the problem. */
 interface Check {
   readonly name: string
   /** Settings that name external services; without them `millrace up` starts embedded ones. */
   readonly settings?: readonly string[]
   readonly remedy: string
-  /** The tier whose image has the files of this check; absent where both have them. */
+  /** The tier whose image contains the files of this check; absent if both do. */
   readonly tier?: 'api' | 'workers'
   run(config: Config, log: Logger): Promise<string>
 }

@@ -56,7 +56,7 @@ export async function fineTune(env: Env, { positionals, options }: Arguments): P
   console.log(callLines(target, String(job.fine_tuned_model)))
 }
 
-/** The installation that runs here, unless an address is given. */
+/** The installation on this machine, unless a URL is given. */
 function targetOf(env: Env, url: string | undefined): Target {
   const key = env.MILLRACE_API_KEY || env.MILLRACE_BOOTSTRAP_API_KEY
   if (key === undefined || key === '') {
@@ -67,7 +67,7 @@ function targetOf(env: Env, url: string | undefined): Target {
 }
 
 async function upload(target: Target, env: Env, file: string): Promise<string> {
-  // The process works in the folder of the project; the file is where the user called it.
+  // The process runs in the folder of the project; the file is relative to the caller's folder.
   const path = resolve(env.INIT_CWD ?? env.PWD ?? '.', file)
   const form = new FormData()
   form.append('purpose', 'fine-tune')
@@ -107,7 +107,7 @@ async function open(
   throw new Error(textAt(body, 'error', 'message') || `${url} answered ${answer.status}`)
 }
 
-/** Prints the events of a job until it has ended; a broken stream is opened again. */
+/** Prints the events of a job until it ends; reopens a broken stream. */
 async function follow(target: Target, id: string): Promise<void> {
   const printer = new EventPrinter(process.stdout)
   for (let tries = 0; tries < RECONNECTS_MAX; tries += 1) {
@@ -161,7 +161,7 @@ class EventPrinter {
     }
   }
 
-  /** Ends the line of the bar. */
+  /** Ends the line of the progress bar. */
   close(): void {
     if (this.#hasBar) this.#output.write('\n')
     this.#hasBar = false

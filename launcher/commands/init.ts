@@ -16,7 +16,8 @@ const TARGETS: Readonly<Record<string, (folder: string) => Promise<readonly stri
 }
 
 /**
- * `millrace init compose|systemd`: writes what runs this version; existing files stay as they are.
+ * `millrace init compose|systemd`: writes the files that run this version; existing files are
+ * unchanged.
  */
 export async function init({ positionals }: Arguments): Promise<void> {
   const write = Object.entries(TARGETS).find(([name]) => name === positionals[0])?.[1]
@@ -27,7 +28,7 @@ export async function init({ positionals }: Arguments): Promise<void> {
 async function writeCompose(folder: string): Promise<readonly string[]> {
   const compose = await readFile(join(PROJECT, 'docker-compose.yml'), 'utf8')
   const version = await readVersion()
-  // The folder contains no sources to build from; the images come from a registry.
+  // The folder contains no sources, so images come from a registry.
   const text = compose
     .replaceAll(/^( +)build:.*\n(?:\1 +.*\n)*/gm, '')
     .replaceAll('{MILLRACE_VERSION:-dev}', `{MILLRACE_VERSION:-${version}}`)
@@ -121,7 +122,7 @@ async function findClosedFolder(path: string): Promise<string | undefined> {
   return ((await stat(path)).mode & 0o001) === 0 ? path : undefined
 }
 
-/** Writes a file that only its owner may read; throws where one of that name exists. */
+/** Writes a file that only its owner can read. Throws if the file exists. */
 async function writeNew(path: string, text: string): Promise<void> {
   await writeFile(path, text, { mode: 0o600, flag: 'wx' }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'EEXIST') throw new Error(`${path} exists: move it away first`)

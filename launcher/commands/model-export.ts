@@ -16,18 +16,18 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { openReachableDatabase } from '../reach.ts'
 
-/** The limits of a command that its user starts: any adapter that fits into memory. */
+/** The limits of a command of the operator: any adapter that fits into memory. */
 const LIMITS = { rankMax: 65_536, bytesMax: 2 ** 31 }
 
-/** A model with an adapter: its base, and where the adapter is. */
+/** A model with an adapter: its base, and the source of the adapter. */
 interface AdaptedModel {
   readonly base: CatalogueModel
   readonly source: string
 }
 
 /**
- * Writes the adapter of a model as a folder in PEFT's form, or the base model with the adapter
- * folded in.
+ * Writes the adapter of a model as a folder in PEFT's format, or the base model with the adapter
+ * merged.
  */
 export async function exportModel(
   env: Env,

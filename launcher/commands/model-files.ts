@@ -56,7 +56,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     await convertModel(env, { name: positionals[1], out, weights, fetchOptions })
   },
   async export({ catalogue, fetchOptions, env }, { positionals, options }) {
-    // It alone needs a database driver.
+    // Only this action needs a database driver.
     const { exportModel } = await import('./model-export.ts')
     const [, name, folder] = positionals
     const isMerged = options.merged !== undefined
@@ -114,13 +114,13 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
   }
 }
 
-/** The files of the adapter, which a model has besides its base. */
+/** The files of the adapter, in addition to those of the base model. */
 function filesOf(model: CatalogueModel): CatalogueModel & { readonly files?: readonly string[] } {
   const { adapter } = model
   return adapter === undefined ? model : { ...model, source: adapter.source, files: ADAPTER_FILES }
 }
 
-/** Verifies local files completely; fetches nothing. */
+/** Verifies local files completely, without fetching. */
 function atHand(options: StoredOptions): StoredOptions {
   return { ...options, isAtHand: true, isThorough: true }
 }

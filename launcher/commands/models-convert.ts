@@ -13,7 +13,7 @@ import { makeProgress } from './progress-bar.ts'
 
 const USUAL_WEIGHTS = 'int8'
 
-/** A checkpoint that is converted, and a name for the folder of the result. */
+/** A checkpoint to convert, and a name for the folder of the result. */
 interface Source {
   readonly folder: string
   readonly name: string
@@ -38,7 +38,7 @@ export async function convertModel(
     const known = Object.keys(WEIGHT_FORMS).join(', ')
     throw new UsageError(`--weights is "${weights}", expected one of ${known}`)
   }
-  // The process works in the folder of the project; paths are those of where it was called.
+  // The process runs in the folder of the project; paths are relative to the caller's folder.
   const here = env.INIT_CWD ?? env.PWD ?? '.'
   const target = out === undefined ? undefined : resolve(here, out)
   await refuseExisting(target)
@@ -53,7 +53,7 @@ export async function convertModel(
   console.log(`add it to models.json: { "id": "…", "kind": "completion", "source": ${place} }`)
 }
 
-/** Before anything is fetched; the conversion looks again while it alone may write. */
+/** Checked before anything is fetched; the conversion checks again while it holds the lock. */
 async function refuseExisting(target: string | undefined): Promise<void> {
   if (target === undefined || (await stat(target).catch(() => undefined)) === undefined) return
   throw new UsageError(`${target} exists already: name a new folder with --out, or delete it`)

@@ -5,7 +5,7 @@ import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 
-/** Whether this installation has a tier; the image of the other one has not. */
+/** Whether this installation has a tier; the image of the other tier does not. */
 export function hasTier(tier: 'api' | 'workers'): boolean {
   return existsSync(join(import.meta.dirname, '../..', tier))
 }

@@ -13,7 +13,7 @@ export function showProgress({ file, doneBytes, totalBytes }: PullProgress): voi
   )
 }
 
-/** The same, or elsewhere a line for each tenth of the bytes. */
+/** The same; outside a terminal, a line for each tenth of the bytes. */
 export function makeProgress(): (progress: PullProgress) => void {
   let shown = 0
   return (progress) => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 /** A process that serves until it is stopped. */
 interface Serving {
   stop(): Promise<void>
-  /** Ends the process without waiting for its threads; when absent, they are awaited. */
+  /** Ends the process without waiting for its threads; if absent, they are awaited. */
   leave?(status: number): never
 }
 
@@ -25,6 +25,6 @@ export async function serve(starting: Promise<Serving>): Promise<void> {
   leave = serving.leave ?? leave
   clearTimeout(await stopped)
   await serving.stop()
-  // Only sockets and threads of libraries can be left now.
+  // Only sockets and threads of libraries can remain at this point.
   leave(0)
 }

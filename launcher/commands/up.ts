@@ -201,7 +201,7 @@ function faultsOf(body: string): { readonly faults: string; readonly areLasting:
   }
 }
 
-/** A free port that no other `up` chooses at the same time; never the one of the API. */
+/** A free port that no other `up` chooses at the same time, and never the one of the API. */
 async function claimPort(preferred: number, apiPort: number, stops: Stop[]): Promise<number> {
   if (preferred === apiPort) return findFreePort()
   const release = await claimPortNumber(preferred)

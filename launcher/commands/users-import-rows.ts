@@ -2,9 +2,9 @@ import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto'
 
 import { SEED_BYTES } from '#api/auth/sessions/rotation-store.ts'
 
-/** A row of the source as Postgres writes it in JSON. */
+/** A row of the source in Postgres's JSON format. */
 export type SourceRow = Readonly<Record<string, unknown>>
-/** A row to add, by the columns of its table here. */
+/** A row to add, by the columns of the target table. */
 export type ImportedRow = Readonly<Record<string, unknown>>
 
 const text = (value: unknown): string => (typeof value === 'string' ? value : '')
@@ -20,7 +20,7 @@ const times = (row: SourceRow, now: Date) => ({
 const EMAIL_CHARACTERS_MAX = 255
 const PHONE = /^[1-9][0-9]{1,14}$/
 
-/** A user, or why there is none. */
+/** A user, or the reason why the row is skipped. */
 export function readUser(row: SourceRow, now: Date): ImportedRow | string {
   if (row.is_sso_user === true) return 'users of SAML are not supported'
   const email = text(row.email).toLowerCase()
@@ -42,7 +42,7 @@ export function readUser(row: SourceRow, now: Date): ImportedRow | string {
     invited_at: row.invited_at ?? null,
     last_sign_in_at: row.last_sign_in_at ?? null,
     app_metadata: appMetadataOf(row),
-    // So may the metadata have been.
+    // The same applies to the metadata.
     user_metadata: isSignup ? {} : objectOf(row.raw_user_meta_data),
     is_anonymous: row.is_anonymous === true,
     banned_until: row.banned_until ?? null,
@@ -52,7 +52,7 @@ export function readUser(row: SourceRow, now: Date): ImportedRow | string {
   }
 }
 
-/** An identity, or why there is none. */
+/** An identity, or the reason why the row is skipped. */
 export function readIdentity(row: SourceRow, now: Date): ImportedRow | string {
   const provider = text(row.provider)
   if (provider.startsWith('sso:')) return 'identities of SAML are not supported'
@@ -67,13 +67,13 @@ export function readIdentity(row: SourceRow, now: Date): ImportedRow | string {
   }
 }
 
-// A console role is granted here alone; the name may mean something else there.
+// Console roles are granted only here; the name may have another meaning in the source.
 function appMetadataOf(row: SourceRow): object {
   const { console_role: _role, ...metadata } = objectOf(row.raw_app_meta_data) as SourceRow
   return metadata
 }
 
-// The data of a sign-up are in its identity, too.
+// The identity also contains the data of a sign-up.
 function claimsOf({ identity_data: data }: SourceRow): object {
   const { sub, email, phone } = objectOf(data) as SourceRow
   return { sub, email, phone }
@@ -81,7 +81,10 @@ function claimsOf({ identity_data: data }: SourceRow): object {
 
 const BASE32 = /^[A-Z2-7]+=*$/i
 
-/** A verified second factor, or why there is none; undefined for one that was never verified. */
+/**
+ * A verified second factor, or the reason why the row is skipped; undefined for an unverified
+ * factor.
+ */
 export function readFactor(row: SourceRow, now: Date): ImportedRow | string | undefined {
   if (row.status !== 'verified') return undefined
   const type = text(row.factor_type)
@@ -156,7 +159,7 @@ export function readPasskey(row: SourceRow, now: Date): ImportedRow {
   }
 }
 
-/** A session that has not ended, or why there is none. */
+/** A session that has not ended, or the reason why the row is skipped. */
 export function readSession(row: SourceRow, now: Date): ImportedRow | string | undefined {
   if (hasEnded(row, now)) return undefined
   if (row.oauth_client_id) return 'sessions of the OAuth authorization server are not supported'
@@ -175,7 +178,7 @@ export function readSession(row: SourceRow, now: Date): ImportedRow | string | u
   }
 }
 
-/** The refresh token that continues a session; undefined where there is none. */
+/** The refresh token that continues a session; undefined if there is none. */
 export function readRefreshToken(row: SourceRow, now: Date): ImportedRow | string | undefined {
   if (hasEnded(row, now) || row.oauth_client_id) return undefined
   const token = text(row.refresh_token_hmac_key) === '' ? text(row.token) : signedToken(row)
@@ -199,8 +202,8 @@ const SIGNATURE_BYTES = 16
 const CHECKSUM_BYTES = 4
 
 /**
- * Newer sessions store no refresh token: it is version 0, the session's id and a counter, with a
- * shortened HMAC-SHA-256 and a checksum. Undefined when the key is encrypted.
+ * Newer sessions store no refresh token. It consists of version 0, the session's id and a counter,
+ * followed by a shortened HMAC-SHA-256 and a checksum. Undefined when the key is encrypted.
  */
 function signedToken(row: SourceRow): string | undefined {
   const key = text(row.refresh_token_hmac_key)
@@ -217,7 +220,7 @@ function signedToken(row: SourceRow): string | undefined {
   return Buffer.concat([signed, checksum]).toString('base64url')
 }
 
-// Seven bits a byte, the lowest first.
+// Seven bits per byte, the lowest first.
 function varint(value: number): Buffer {
   const bytes: number[] = []
   let rest = value

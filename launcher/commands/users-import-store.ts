@@ -18,12 +18,12 @@ import {
 /** How many rows of each table were added, and why others were not. */
 interface ImportReport {
   readonly added: Readonly<Record<string, number>>
-  /** One line for each row that was left out, the first hundred of them. */
+  /** One line for each skipped row, for the first hundred of them. */
   readonly skipped: readonly string[]
   readonly skippedCount: number
 }
 
-/** One table of the source, the table that it goes to, and how a row is read. */
+/** One table of the source, its target table, and the reader of its rows. */
 interface Step {
   readonly from: string
   /** Joins the rows of other tables into the source's row. */
@@ -41,7 +41,7 @@ const rows = (table: string, more = '') => ({
   select: (schema: string) => `to_jsonb(t)${more.replaceAll('{{schema}}', schema)}`,
 })
 
-// Whether anyone may have written the claims: the user signed up and confirmed nothing.
+// Whether the claims may come from anyone, because the user signed up but confirmed nothing.
 const IDENTITY_PARTS = ` || jsonb_build_object('is_signup', (
     select u.email_confirmed_at is null and u.phone_confirmed_at is null and u.invited_at is null
     from {{schema}}.users u where u.id = t.user_id) and t.provider in ('email', 'phone'))`
@@ -66,8 +66,8 @@ const STEPS: readonly Step[] = [
 
 /**
  * Copies users, identities, second factors, passkeys, sessions and refresh tokens from a schema of
- * Supabase's server, all or nothing. A later run adds the users that are new there. Users that are
- * here already get nothing: what they have removed here, such as a session, must not come back.
+ * Supabase's server in one transaction. A later run adds users that are new in the source. Existing
+ * users are unchanged: what they have removed here, such as a session, must not be restored.
  */
 export async function importUsers(options: {
   readonly source: Client

@@ -148,7 +148,7 @@ function operand({ positionals }: Arguments, index: number, message: string): st
   return value
 }
 
-// `-` reads it from standard input: arguments stand in the list of processes.
+// `-` reads it from standard input, because arguments are visible in the list of processes.
 async function givenPassword({ options }: Arguments): Promise<string> {
   const given = options.password ?? ''
   const password = given === '-' ? (await text(process.stdin)).replace(/\r?\n$/, '') : given
@@ -171,7 +171,7 @@ function bodyOf(answer: Answer): unknown {
   return answer.kind === 'json' ? answer.body : undefined
 }
 
-/** The command line as an administrator, the way the audit log shows it. */
+/** The command line as the administrator that the audit log records. */
 function requestOf({ config }: AuthServices): AdminRequest {
   return {
     ip: '',
@@ -185,7 +185,7 @@ function requestOf({ config }: AuthServices): AdminRequest {
   }
 }
 
-// A command needs only the database: these parts are not used.
+// A command needs only the database, so these parts are not used.
 function openUsers(config: Config, database: Database): Promise<AuthServices> {
   const absent = async (): Promise<never> => {
     throw new Error('the command line does without this service')

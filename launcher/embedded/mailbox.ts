@@ -47,7 +47,7 @@ const PAGE_HEADERS = {
   'referrer-policy': 'no-referrer',
 }
 
-/** How long a client of the mailbox holds a connection. */
+/** The time limits of a client's connection. */
 interface MailboxLimits {
   readonly smtpMs: number
   readonly requestMs: number

@@ -25,8 +25,8 @@ const SETTINGS = {
 } as const
 
 /**
- * Starts a private Postgres that keeps its data below `dataDir`, from the binaries that the
- * dependencies bring. `settings` are server settings besides the usual ones.
+ * Starts a private Postgres that keeps its data below `dataDir`, using the binaries in the
+ * dependencies. `settings` are additional server settings.
  */
 export async function startPostgres(
   dataDir: string,
@@ -78,7 +78,7 @@ function findBinaries(): string {
 
 /**
  * Initializes the data under a temporary name and renames it when it is complete, so that an
- * interrupted initialization is never taken for a database.
+ * interrupted initialization is never mistaken for a database.
  */
 async function initialize(place: PostgresPlace, password: string): Promise<void> {
   const { folder, own, run } = place
@@ -150,7 +150,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Without information from the system, assume that it is one. */
+/** Without information from the system, assumes that it is one. */
 async function isPostgres(pid: number): Promise<boolean> {
   const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => undefined)
   return commandLine === undefined || commandLine.includes('postgres')
