@@ -6,8 +6,8 @@ import { collectGarbage } from '#shared/process.ts'
 
 /**
  * Ends this process at once. `process.exit` first waits for every native call on another thread,
- * and a model load or a long run cannot be interrupted there: no timer and no signal handler would
- * be able to end the process.
+ * and a model load or a long run cannot be interrupted there: timers and signal handlers could not
+ * end the process.
  */
 export function leaveProcess(status: number): never {
   // Node writes its compile cache at a normal exit, which this skips.
@@ -15,20 +15,20 @@ export function leaveProcess(status: number): never {
   try {
     koffi.load(null).func('void _exit(int)')(status)
   } catch {
-    // Platforms without `_exit` wait.
+    // On platforms without `_exit` the exit waits.
   }
   process.exit(status)
 }
 
 /**
- * Gives memory back that only the load of models needed: V8's, and what the C library keeps for
- * later allocations. Reading and optimizing five small models leaves 45 MiB behind.
+ * Releases memory that only the load of models needed: V8's, and what the C library keeps for later
+ * allocations. Reading and optimizing five small models leaves 45 MiB behind.
  */
 export function trimMemory(): void {
   collectGarbage()
   try {
     const trim = koffi.load('libc.so.6').func('int malloc_trim(size_t)')
-    // On another thread: it takes about 50 ms.
+    // Runs on another thread, because it takes about 50 ms.
     trim.async(0, () => {})
   } catch {
     // Only glibc has the function; other C libraries keep less.

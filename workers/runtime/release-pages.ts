@@ -5,14 +5,14 @@ import { addressOf } from './native.ts'
 /** `madvise` frees pages now (MADV_DONTNEED) or when memory is short (MADV_FREE). */
 const ADVICE: Readonly<Record<string, number>> = { linux: 4, darwin: 5 }
 
-/** Whether memory can be given back while its addresses stay reserved. */
+/** Whether memory can be released while its addresses stay reserved. */
 export const CAN_RELEASE_PAGES = process.platform in ADVICE
 
 let calls: ReturnType<typeof openCalls> | undefined
 
 /**
- * Gives the whole pages inside a part of a buffer back to the system. Its elements are undefined
- * until they are written again.
+ * Returns the whole pages inside a part of a buffer to the system. Its elements are undefined until
+ * they are written again.
  */
 export function releasePages(data: ArrayBufferView): void {
   const advice = ADVICE[process.platform]
@@ -22,7 +22,7 @@ export function releasePages(data: ArrayBufferView): void {
   const page = BigInt(calls.pageBytes)
   const start = ((address + page - 1n) / page) * page
   const end = ((address + BigInt(data.byteLength)) / page) * page
-  // A refusal leaves the memory where it is.
+  // If the system refuses, the memory stays allocated.
   if (end > start) calls.advise(start, Number(end - start), advice)
 }
 

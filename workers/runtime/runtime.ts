@@ -28,7 +28,7 @@ export interface ModelBytes {
   /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array
-  /** Where files of its weights are. */
+  /** The folder with the files of its weights. */
   readonly folder?: string
 }
 

@@ -7,15 +7,15 @@ import type { SessionOptions } from './session-options.ts'
 
 /** Batches in parallel, each on its share of the cores. */
 const POOL_SIZE = 2
-/** Beyond this size a batch on a share of the cores gains nothing. */
+/** Above this size a batch gains nothing from a share of the cores. */
 const SHARED_BATCH_TOKENS = 640
 /** Only small models are loaded twice. */
 const TWICE_BYTES_MAX = 128 * 1024 * 1024
 
 /**
- * Several sessions of one model for independent runs. A run that is alone gets all cores; otherwise
- * each run gets a share of them, because the threads of one small run wait for each other at every
- * operator and two parallel runs do not.
+ * Several sessions of one model for independent runs. A run without others gets all cores;
+ * otherwise each run gets a share of them, because the threads of one small run wait for each other
+ * at every operator and two parallel runs do not.
  */
 export interface SessionPool {
   readonly poolSize: number

@@ -17,12 +17,12 @@ import {
 } from './native.ts'
 
 /**
- * A dense row-major tensor. Its memory belongs either to JavaScript (made by `createTensor`; views
- * of one buffer are tensors over subarrays), to ONNX Runtime (an output that a run allocated), or
- * to a device (made by `DeviceMemory`), where its elements cannot be read.
+ * A dense row-major tensor. Its memory belongs either to JavaScript (created by `createTensor`;
+ * views of one buffer are tensors over subarrays), to ONNX Runtime (an output that a run
+ * allocated), or to a device (created by `DeviceMemory`), where its elements cannot be read.
  *
- * `dispose` gives the native side back. The data of a runtime-owned tensor must not be touched
- * afterwards; memory of JavaScript stays. A tensor must not be disposed while a run uses it.
+ * `dispose` releases the native side. The data of a runtime-owned tensor must not be used
+ * afterwards; JavaScript's memory stays. A tensor must not be disposed while a run uses it.
  */
 export class Tensor {
   readonly type: ElementType

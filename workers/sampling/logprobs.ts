@@ -35,7 +35,7 @@ export function scoreToken(
   }
 }
 
-/** The place of a token among all by likelihood: 1 for the likeliest. */
+/** The rank of a token by likelihood: 1 for the likeliest. */
 export function rankOf(logits: Float32Array, tokenId: number): number {
   const own = logits[tokenId] as number
   let rank = 1

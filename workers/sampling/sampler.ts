@@ -108,7 +108,7 @@ export interface SequenceRule {
 /** Restricts the next token; the constrained decoder implements it. */
 type TokenMask = (scores: Float32Array) => void
 
-/** What the answer must be, besides how its tokens are drawn. */
+/** The rules of the answer, besides how its tokens are drawn. */
 interface AnswerRules {
   readonly mask?: TokenMask
   readonly earlyBan?: EarlyBan
@@ -175,7 +175,7 @@ function penalizeCounts(frequencyPenalty: number, presencePenalty: number): Logi
   }
 }
 
-/** When a grammar leaves only forbidden tokens, one of them is allowed. */
+/** If a grammar leaves only forbidden tokens, one of them is allowed. */
 function banEarly({ tokens, tokenIds }: EarlyBan): LogitsProcessor {
   return (scores, { position }) => {
     if (position >= tokens) return

@@ -3,12 +3,12 @@ import type { SequenceRule } from './sampler.ts'
 const PROMPT_TAIL = 8 // tokens; templates open the reasoning at the very end of the prompt
 
 interface Thinking {
-  /** `after` is the token that precedes the opening one, where that is a word by itself. */
+  /** `after` is the token that precedes the opening one, if that is an ordinary word. */
   readonly tags: { readonly open: number; readonly close: number; readonly after?: number }
   readonly promptTokenIds: readonly number[]
 }
 
-/** Follows an answer in and out of its reasoning, which the prompt may have begun. */
+/** Follows an answer into and out of its reasoning, which the prompt may have started. */
 class ThinkingState {
   isThinking: boolean
   readonly #tags: Thinking['tags']
@@ -22,7 +22,7 @@ class ThinkingState {
       tags.after === undefined && tail.lastIndexOf(tags.open) > tail.lastIndexOf(tags.close)
   }
 
-  /** Whether the token is a part of the reasoning, or one of the tags around it. */
+  /** Whether the token is part of the reasoning, or one of the tags around it. */
   accept(tokenId: number): 'tag' | 'reasoning' | 'answer' {
     const { open, close, after } = this.#tags
     const isOpening = tokenId === open && (after === undefined || this.#previous === after)
@@ -35,7 +35,7 @@ class ThinkingState {
   }
 }
 
-/** The tokens of an answer that are reasoning, with the tags around it. */
+/** The number of reasoning tokens of an answer, including the tags. */
 export function countThinking(thinking: Thinking, tokenIds: readonly number[]): number {
   const state = new ThinkingState(thinking)
   return tokenIds.filter((tokenId) => state.accept(tokenId) !== 'answer').length
@@ -43,7 +43,7 @@ export function countThinking(thinking: Thinking, tokenIds: readonly number[]): 
 
 /**
  * Ends the reasoning of an answer after some tokens: then only the closing tag is allowed. A
- * grammar that forbids the tag is stronger.
+ * grammar that forbids the tag takes precedence.
  */
 export function limitThinking(options: Thinking & { readonly tokensMax: number }): SequenceRule {
   const { close } = options.tags

@@ -2,8 +2,8 @@ import type { SequenceRule } from './sampler.ts'
 import { argmax } from './select.ts'
 
 /**
- * Forbids all other tokens, besides those that end an answer which has begun. Where a grammar
- * allows none of them, the grammar is stronger.
+ * Forbids all other tokens, except those that end an answer after its first token. If a grammar
+ * allows none of them, the grammar takes precedence.
  */
 export function allowOnly(
   tokenIds: ReadonlySet<number>,
@@ -26,8 +26,8 @@ export function allowOnly(
 }
 
 /**
- * Forbids the last token of each sequence where the tokens before it have just been generated.
- * Where nothing else is left, one of them is allowed.
+ * Forbids the last token of each sequence when the tokens before it have just been generated. If no
+ * other token is left, one of them is allowed.
  */
 export function banSequences(sequences: readonly (readonly number[])[]): SequenceRule {
   const lengthMax = Math.max(...sequences.map(({ length }) => length))
@@ -53,9 +53,8 @@ export function banSequences(sequences: readonly (readonly number[])[]): Sequenc
 }
 
 /**
- * Forbids the last token of a sequence of `length` tokens that has occurred in the text before: the
- * tokens that the model has read, and those of the answer. Where nothing else is left, one of them
- * is allowed.
+ * Forbids the last token of a sequence of `length` tokens that has already occurred in the text, in
+ * the prompt or the answer. If no other token is left, one of them is allowed.
  */
 export function banRepetition(length: number, readTokenIds: readonly number[]): SequenceRule {
   const followers = new Map<string, Set<number>>()
@@ -77,7 +76,7 @@ export function banRepetition(length: number, readTokenIds: readonly number[]): 
   }
 }
 
-/** Forbids tokens, unless nothing else is left. */
+/** Forbids tokens, unless no other is left. */
 function ban(scores: Float32Array, tokenIds: readonly number[]): void {
   const banned = tokenIds
     .filter((tokenId) => tokenId < scores.length)
@@ -85,6 +84,7 @@ function ban(scores: Float32Array, tokenIds: readonly number[]): void {
   if (banned.length === 0) return
   for (const [tokenId] of banned) scores[tokenId] = Number.NEGATIVE_INFINITY
   if (argmax(scores) >= 0) return
-  // Backwards: a token that several sequences end with has its own score in the first.
+  // In reverse order, because the first of several sequences with the same last token holds its
+  // original score.
   for (const [tokenId, score] of banned.toReversed()) scores[tokenId] = score
 }

@@ -51,7 +51,7 @@ export class JobClaims {
     })
   }
 
-  /** Whether a job was cancelled and whether its owner lives, without claiming it. */
+  /** Whether a job was cancelled and whether its owner is alive, without claiming it. */
   async look({ queuedId, replyTo }: Omit<ClaimedJob, 'runId'>): Promise<Omit<Claim, 'isClaimed'>> {
     const { cancelled, owner } = this.#keys
     const [tombstone, life] = await this.#redis.mget(cancelled(queuedId), owner(replyTo))
@@ -83,7 +83,7 @@ export class JobClaims {
   }
 }
 
-/** The queue that a job was fetched from, and what decrypts its input. */
+/** The queue that a job was fetched from, and the cipher of its input. */
 interface Source {
   readonly kind: QueueKind
   readonly modelId: string
@@ -144,8 +144,8 @@ export interface Passage {
  * Isolates suspected jobs. A job whose last process died before the job had delivered anything is
  * suspected, and so are other jobs of that process. A suspected job starts only when no other
  * unproven job runs here, and no other starts until it has delivered something or ended: if the
- * process dies meanwhile, only this job is at fault. Jobs that have delivered something continue
- * beside it.
+ * process dies in between, only this job can be the cause. Jobs that have delivered something
+ * continue beside it.
  */
 export class IsolationGate {
   readonly #waiters: Waiter[] = []

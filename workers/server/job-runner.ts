@@ -31,7 +31,7 @@ interface Run {
   readonly queuedId: string
   readonly replySource: ReplySource
   readonly abort: AbortController
-  /** Looks in a row at which the owner was missing. */
+  /** Consecutive checks in which the owner was missing. */
   ownerMisses: number
   hasEnded: boolean
   isProven: boolean
@@ -76,10 +76,10 @@ export class JobRunner {
     return this.#runs.size
   }
 
-  /** Runs one job to its end; never throws. The last reply lies in the stream when it resolves. */
+  /** Runs one job to its end; never throws. The last reply is in the stream when it resolves. */
   async run(envelope: JobEnvelope, execute: Execute): Promise<void> {
     const queuedId = queuedJobId(envelope.jobId, envelope.epoch)
-    // A second delivery while the first still runs here.
+    // The job was delivered a second time while the first delivery still runs here.
     if (this.#runs.has(queuedId)) return
     const { jobId, epoch } = envelope
     const run: Run = {
@@ -94,7 +94,7 @@ export class JobRunner {
       passage: undefined,
       observed: this.#options.observer?.begin(envelope),
     }
-    // Known before the checks: a cancel that arrives from here on is not missed.
+    // Registered before the checks, so that a cancellation from here on is not missed.
     this.#runs.set(queuedId, run)
     try {
       const work = () => this.#runChecked(run, execute)
@@ -122,7 +122,7 @@ export class JobRunner {
     }
   }
 
-  /** Hands every job back, now and from now on. */
+  /** Hands every job back, now and in the future. */
   yieldAll(): void {
     this.#isDraining = true
     for (const { abort } of this.#runs.values()) abort.abort(YIELD)

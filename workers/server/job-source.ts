@@ -14,7 +14,7 @@ const RETRY_DELAY_MS = 200
 /** Short, because BullMQ dates the start of the fetched job to the start of the wait. */
 const WAIT_SECONDS = 1
 const FETCHES_MAX = 32
-/** Workers with free slots have so long to fetch a job that this one has no slot of its own for. */
+/** Workers with free slots have this long to fetch a job for which this one has no slot. */
 const YIELD_MS = 3
 
 /**
@@ -29,21 +29,21 @@ if waiting == 0 then redis.call('ZREM', KEYS[3], '0') end
 return waiting
 `)
 
-/** Which queue is served, and by what. */
+/** The queue to serve, and its processor. */
 interface JobSourceOptions {
-  /** Of the queue. */
+  /** The name of the queue. */
   readonly name: string
   readonly prefix: string
   readonly redis: Redis
   readonly slots: number
-  /** Jobs at a time beside which no other worker has a free slot. */
+  /** The number of jobs at which no other worker has a free slot. */
   readonly slotsNow: () => number
   readonly log: Logger
   /** Runs one job; never throws. */
   run(data: unknown): Promise<void>
 }
 
-/** Where a fetched job is kept until its end. */
+/** A fetched job until its end. */
 interface Held {
   readonly token: string
   renewedAtMs: number

@@ -21,7 +21,7 @@ interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
   readonly slots: number
-  /** Jobs that the memory of the model holds at present; `slots` where it is absent. */
+  /** Jobs that the memory of the model currently holds; `slots` if absent. */
   readonly slotsNow?: () => number
   readonly redis: Redis
   readonly keys: QueueKeys
@@ -33,7 +33,9 @@ interface ServeOptions {
   readonly cipher?: ContentCipher | undefined
 }
 
-/** Serves one queue: the source fetches, the runner runs, as many at once as there are slots. */
+/**
+ * Serves one queue: the source fetches, the runner runs, as many jobs at once as there are slots.
+ */
 export class QueueServer {
   readonly #options: ServeOptions
   #source: JobSource

@@ -30,10 +30,7 @@ import { JobRunner } from './job-runner.ts'
 import { QueueServer } from './queue-server.ts'
 
 const RELOAD_DELAY_MS = 5000
-/**
- * One failure may be a passing fault of the hub; after so many, requests are refused instead of
- * waiting.
- */
+/** One failure may be temporary; after this many, requests are refused instead of waiting. */
 const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
 const LOAD_ERROR_LENGTH_MAX = 300
@@ -52,10 +49,10 @@ interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis
   readonly subscriber: Redis
-  /** For replies alone: a token does not wait behind the fetch of the next job. */
+  /** Used only for replies: a token does not wait behind the fetch of the next job. */
   readonly replies?: Redis
   readonly keys: QueueKeys
-  /** At the start; `follow` changes them. */
+  /** The models at the start; `follow` changes them. */
   readonly served: readonly ServedModel[]
   readonly residency: Residency<OpenModel>
   /** The download of a model's files, while one is in flight. */
@@ -81,14 +78,14 @@ export class WorkerHost {
   readonly #clock: RedisClock
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
-  /** By the name of the queue, as the maps below. */
+  /** By the name of the queue, like the maps below. */
   readonly #servers = new Map<string, QueueServer>()
-  /** Stays when the model is evicted. */
+  /** Kept when the model is evicted. */
   readonly #facts = new Map<
     string,
     Pick<ServedQueue, 'contextLength' | 'labelCount' | 'samplingDefaults'>
   >()
-  /** The ends of services; one with the same name begins after it. */
+  /** Services that are ending; one with the same name starts after its end. */
   readonly #retiring = new Map<string, Promise<void>>()
   /** Consecutive failures to load each model. */
   readonly #loadFailures = new Map<string, number>()
@@ -195,7 +192,7 @@ export class WorkerHost {
       map.delete(queue)
     }
     await server?.retire().catch(() => {
-      // Redis is away; the connection closes with the process.
+      // Redis is unreachable; the connection closes with the process.
     })
     await this.#options.residency.evict(model)
     this.#options.log.info({ operation: 'model.retire', modelId: model.id }, 'model not served')

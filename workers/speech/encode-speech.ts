@@ -115,7 +115,7 @@ async function* encodeByFfmpeg(
     { stdio: ['pipe', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
   )
   const exit = once(child, 'close')
-  // A failed start and an abort end the loop below; this only keeps them from being unhandled.
+  // The loop below reports a failed start or an abort; this only prevents an unhandled rejection.
   exit.catch(() => {})
   const feeding = pipeline(Readable.from(bytesOf(samples)), child.stdin, { signal })
   feeding.catch(() => child.kill('SIGKILL'))

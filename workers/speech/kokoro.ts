@@ -37,7 +37,7 @@ interface KokoroInput {
   readonly type: keyof typeof ELEMENTS
 }
 
-/** The inputs of a graph by what they mean. */
+/** The inputs of a graph by meaning. */
 interface KokoroInputs {
   readonly tokens: KokoroInput
   readonly style: KokoroInput
@@ -74,7 +74,7 @@ export async function openKokoro(
   return {
     modelFile: session.file,
     sampleRate: SAMPLE_RATE,
-    // A speed of whole numbers has no value between the normal speed and twice that.
+    // An integer speed has no value between the normal speed and twice that.
     hasSpeed: inputs.speed.type === 'float32',
     names: [...styles.keys()],
     async encode(sentence, voice) {
@@ -119,7 +119,7 @@ async function phonemesOf(phonemize: Phonemize, text: string, voice: string): Pr
   return adaptPhonemes(await phonemize(text, language))
 }
 
-/** The model was trained on phonemes of another source than espeak-ng. */
+/** The model was trained on phonemes that differ from those of espeak-ng. */
 function adaptPhonemes(phonemes: string): string {
   return phonemes
     .replaceAll('ʲ', 'j')

@@ -10,8 +10,8 @@ const HEADER_BYTES_MAX = 10_000
 const FLOAT_BYTES = 4
 
 /**
- * An array file of NumPy with little-endian floats in C order. Throws a sentence for other types,
- * Python objects among them, and for a shape that is not that of its elements.
+ * A NumPy array file with little-endian floats in C order. Throws for other types, including Python
+ * objects, and for a shape that does not match its elements.
  */
 export function readNpy(bytes: Buffer): FloatArray {
   const { header, start } = headerOf(bytes)
@@ -26,7 +26,7 @@ export function readNpy(bytes: Buffer): FloatArray {
   return { shape, values: floatsOf(bytes.subarray(start)) }
 }
 
-/** A copy, because the bytes may lie at any offset. */
+/** A copy, because the bytes may have any alignment. */
 export function floatsOf(bytes: Uint8Array): Float32Array {
   return new Float32Array(Uint8Array.from(bytes).buffer)
 }

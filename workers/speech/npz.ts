@@ -3,10 +3,10 @@ import { crc32, inflateRaw } from 'node:zlib'
 
 const inflate = promisify(inflateRaw)
 
-/** What an archive may hold. */
+/** The limits of an archive. */
 interface NpzLimits {
   readonly entriesMax: number
-  /** Bytes of all entries together, after they are inflated. */
+  /** Bytes of all entries together, after decompression. */
   readonly bytesMax: number
 }
 
@@ -16,7 +16,7 @@ interface Entry {
   readonly checksum: number
   readonly storedBytes: number
   readonly bytes: number
-  /** Where its local header begins. */
+  /** The offset of its local header. */
   readonly offset: number
 }
 
@@ -34,9 +34,9 @@ export function isZip(bytes: Buffer): boolean {
 }
 
 /**
- * The files `*.npy` of an archive that `numpy.savez` or `savez_compressed` wrote, by the names of
- * their arrays. Throws a sentence for anything else: other names, more entries or bytes than the
- * limits, or content that differs from what the directory states.
+ * The files `*.npy` of an archive written by `numpy.savez` or `savez_compressed`, by the names of
+ * their arrays. Throws for anything else: other names, more entries or bytes than the limits, or
+ * content that differs from the directory.
  */
 export async function readNpz(
   archive: Buffer,
@@ -63,7 +63,7 @@ function readDirectory(archive: Buffer, { entriesMax, bytesMax }: NpzLimits): re
     const nameBytes = header.readUInt16LE(28)
     at += DIRECTORY_HEADER.bytes
     const entry = readEntry(header, partAt(archive, at, nameBytes).toString('latin1'))
-    // Entries may overlap, so that only the sum bounds what an archive becomes.
+    // Entries may overlap, so only the sum bounds the decompressed size.
     total += entry.bytes
     if (total > bytesMax) throw new Error(`its arrays are more than ${bytesMax} bytes`)
     entries.push(entry)
@@ -92,7 +92,7 @@ function readEntry(header: Buffer, path: string): Entry {
 
 async function contentOf(archive: Buffer, entry: Entry): Promise<Buffer> {
   const header = headerAt(archive, entry.offset, LOCAL_HEADER)
-  // Sizes of the local header are placeholders where NumPy writes room for those of ZIP64.
+  // Sizes in the local header are placeholders if NumPy reserves room for those of ZIP64.
   const start =
     entry.offset + LOCAL_HEADER.bytes + header.readUInt16LE(26) + header.readUInt16LE(28)
   const stored = partAt(archive, start, entry.storedBytes)

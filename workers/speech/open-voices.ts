@@ -10,18 +10,18 @@ import { findPiperConfig, openPiper } from './piper.ts'
 import { openVits } from './vits.ts'
 import type { Voices } from './voices.ts'
 
-/** Options of a model of voices. */
+/** Options of a speech synthesis model. */
 interface VoicesOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string
   readonly session?: SessionOptions
-  /** Turns letters into phonemes, for the models that read them. */
+  /** Converts letters to phonemes, for models that read them. */
   readonly phonemizer?: typeof openPhonemizer
 }
 
 /**
- * Loads a model of voices: Piper, Kokoro or VITS, distinguished by their inputs. Throws
+ * Loads a speech synthesis model: Piper, Kokoro or VITS, distinguished by their inputs. Throws
  * `ModelLoadError`.
  */
 export async function openVoices({

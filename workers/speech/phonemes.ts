@@ -1,14 +1,16 @@
 import { isRecord } from '#shared/json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/** The phonemes of a text in IPA, punctuation kept. */
+/** The phonemes of a text in IPA, with its punctuation. */
 export type Phonemize = (text: string, language: string) => Promise<string>
 
 // Installed by the operator: it contains espeak-ng, whose licence is the GPL (decision 0180).
 const PACKAGE = 'phonemizer'
 const PUNCTUATION = /(\s*[;:,.!?¡¿—…"«»“”(){}[\]]+\s*)+/gu
 
-/** The optional package that turns letters into phonemes. Throws `ModelLoadError` without it. */
+/**
+ * Opens the optional package that converts letters to phonemes. Throws `ModelLoadError` without it.
+ */
 export async function openPhonemizer(modelFile: string): Promise<Phonemize> {
   const module: unknown = await import(PACKAGE).catch(() => undefined)
   const run = isRecord(module) ? module.phonemize : undefined

@@ -119,7 +119,7 @@ function phonemeIdsOf(file: string, map: Json): PhonemeIds {
   throw new ModelLoadError(file, `phoneme_id_map has no "${missing}"`)
 }
 
-/** Start and pad, each known phoneme and a pad, end. Unknown phonemes are left out. */
+/** Start and pad, each known phoneme followed by a pad, end. Unknown phonemes are skipped. */
 function idsOf(ids: PhonemeIds, phonemes: string): readonly number[] {
   const of = (mark: string): readonly number[] => ids.get(mark) ?? []
   const spoken = [...phonemes].flatMap((phoneme) => {

@@ -23,7 +23,7 @@ function cutLong(sentence: string): readonly string[] {
   return [...parts, rest.trim()]
 }
 
-/** The end of the last whole phrase in the second half; of the last whole word else. */
+/** The end of the last complete phrase in the second half, else of the last complete word. */
 function cutOf(head: string): number {
   for (const pattern of CUTS) {
     const last = [...head.matchAll(pattern)].at(-1)

@@ -8,7 +8,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { floatsOf, readNpy } from './npy.ts'
 import { isZip, readNpz } from './npz.ts'
 
-/** The styles of voices: for each number of tokens one, of `STYLE_SIZE` floats. */
+/** The styles of voices: for each number of tokens one of `STYLE_SIZE` floats. */
 export type Styles = ReadonlyMap<string, Float32Array>
 
 /** Floats of a style. */
@@ -20,8 +20,8 @@ const STYLE_FILE = /^(.+)\.(bin|npy)$/
 const ARCHIVE = /^voices[\w.-]*\.(bin|npz)$/
 
 /**
- * The styles in `voices/`, a file for each voice, or in an archive of NumPy beside the graph.
- * Throws `ModelLoadError` that names the file at fault.
+ * The styles in `voices/`, a file for each voice, or in a NumPy archive beside the graph. Throws
+ * `ModelLoadError` that names the faulty file.
  */
 export async function readStyles(folder: string): Promise<Styles> {
   const files = await listNames(join(folder, 'voices'), STYLE_FILE)

@@ -62,7 +62,7 @@ async function readLetters(folder: string): Promise<Letters> {
   }
 }
 
-/** As `VitsTokenizer` of transformers: characters that it does not know are left out. */
+/** As in `VitsTokenizer` of transformers: unknown characters are skipped. */
 function encodeLetters(
   { vocabulary, hasBlanks, isNormalized }: Letters,
   text: string,

@@ -11,7 +11,7 @@ export interface VoicesTools {
   readonly phonemizer: typeof openPhonemizer
 }
 
-/** A sentence as its model reads it. */
+/** A sentence as model input. */
 export interface Utterance {
   readonly tokenIds: readonly number[]
   readonly voice: string
@@ -22,10 +22,10 @@ export interface Utterance {
 export interface Voices {
   readonly modelFile: string
   readonly sampleRate: number
-  /** The names of its voices; the first is the usual one. */
+  /** The names of its voices; the first is the default. */
   readonly names: readonly string[]
   readonly hasSpeed: boolean
-  /** The tokens of a sentence; none where nothing in it can be spoken. */
+  /** The tokens of a sentence; empty if it contains nothing to speak. */
   encode(sentence: string, voice: string): Promise<readonly number[]>
   /** Samples from -1 to 1. */
   speak(utterance: Utterance, signal: AbortSignal): Promise<Float32Array>

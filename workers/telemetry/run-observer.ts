@@ -58,12 +58,12 @@ class Run implements ObservedRun {
   /** Bound to its labels once, because it is recorded for every token. */
   readonly #perToken: { observe(seconds: number): void }
   readonly #traced: TracedRun | undefined
-  /** The model's share, from the moment at which the input is known to be valid. */
+  /** The model's share, starting when the input is known to be valid. */
   #modelSpan: Span | undefined
   readonly #startedAtMs: number
   #firstTokenAtMs: number | undefined
   readonly #lastTokenAtMs = new Map<number, number>()
-  /** The tokens of each candidate, those of earlier runs included. */
+  /** The tokens of each candidate, including those of earlier runs. */
   readonly #candidateTokens = new Map<number, number>()
   #promptTokens: number | undefined
   #outputTokens = 0
@@ -239,7 +239,7 @@ function traceRun(tracing: EnabledTracing, envelope: JobEnvelope, waitMs: number
   return { tracing, span, context: trace.setSpan(parent, span) }
 }
 
-/** What earlier runs of a job have delivered. */
+/** The tokens that earlier runs of a job have delivered. */
 function resumePointsOf({ input }: JobEnvelope): readonly ResumePoint[] {
   return ('resume' in input ? input.resume : undefined) ?? []
 }

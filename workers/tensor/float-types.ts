@@ -8,7 +8,7 @@ interface TypeRow {
   readonly narrow: (values: Float32Array) => Uint8Array
 }
 
-/** How each type is widened to 32 bits and narrowed from them. */
+/** Converts each type to and from 32 bits. */
 export const FLOAT_TYPES: Readonly<Record<StoredType, TypeRow>> = {
   F32: {
     bytes: 4,
@@ -36,7 +36,7 @@ export const FLOAT_TYPES: Readonly<Record<StoredType, TypeRow>> = {
   },
 }
 
-/** The bytes of numbers as a graph has them. */
+/** The bytes of numbers in the precision of a graph. */
 export function narrowFloats(values: Float32Array, type: 'float32' | 'float16'): Uint8Array {
   return FLOAT_TYPES[type === 'float16' ? 'F16' : 'F32'].narrow(values)
 }
@@ -46,7 +46,7 @@ export function isFloatType(type: string): type is StoredType {
   return Object.hasOwn(FLOAT_TYPES, type)
 }
 
-/** Rounds to the nearest upper half, and to the even one in the middle. NaN stays NaN. */
+/** Rounds to the nearest upper half, ties to even. NaN stays NaN. */
 function roundToUpperHalf(bits: number): number {
   if ((bits & 0x7fff_ffff) > 0x7f80_0000) return (bits >>> 16) | 0x40
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16

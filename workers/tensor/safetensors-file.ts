@@ -6,15 +6,15 @@ import { isRecord, judgeJson } from '#shared/json.ts'
 import { countElements } from './element-type.ts'
 import { FLOAT_TYPES, isFloatType } from './float-types.ts'
 
-/** Bounds of a file that is read. */
+/** The limits of a file. */
 interface SafetensorsLimits {
   readonly bytesMax: number
   readonly headerBytesMax: number
 }
 
-/** Where the elements of a tensor lie, in bytes from the end of the header. */
+/** The location of a tensor's elements, in bytes from the end of the header. */
 interface TensorEntry {
-  /** As the format names it: `BF16`. */
+  /** The type in the format: `BF16`. */
   readonly type: string
   readonly dims: readonly number[]
   readonly from: number
@@ -32,8 +32,8 @@ const HEADER_LIMITS = {
 const DIMS_MAX = 16
 
 /**
- * An open safetensors file, of which tensors are read one by one. Its header is checked when it is
- * opened: every tensor that can be widened lies within the file in its full size, and none overlap.
+ * An open safetensors file, whose tensors are read one by one. Its header is checked on opening:
+ * every tensor of a supported type is complete within the file, and none overlap.
  */
 export class SafetensorsFile {
   readonly path: string
@@ -55,7 +55,7 @@ export class SafetensorsFile {
     this.#start = start
   }
 
-  /** Throws a sentence when the file is not one, or larger than the limits. */
+  /** Throws when the file is not a safetensors file, or exceeds the limits. */
   static async open(path: string, limits: SafetensorsLimits): Promise<SafetensorsFile> {
     // Without this flag opening a pipe waits for its writer.
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -74,7 +74,7 @@ export class SafetensorsFile {
     }
   }
 
-  /** Elements of a tensor, all or some one after another, widened to 32 bits. */
+  /** Reads all elements of a tensor, or a range of them, widened to 32 bits. */
   async read(
     name: string,
     { first = 0, count }: { readonly first?: number; readonly count?: number } = {},
@@ -102,7 +102,7 @@ function tooLarge(path: string, bytes: number, bytesMax: number): Error {
   return new Error(`${path}: ${bytes} bytes are more than the ${bytesMax} that are read`)
 }
 
-/** Where the elements begin: behind the size of the header and the header. */
+/** The offset of the elements, after the header and its size. */
 async function findStart(
   path: string,
   file: FileHandle,
@@ -119,7 +119,7 @@ async function findStart(
   return 8 + headerBytes
 }
 
-/** Bytes in memory of their own, so that elements of any type are aligned. */
+/** Bytes in their own memory, so that elements of any type are aligned. */
 async function readAt(
   path: string,
   file: FileHandle,
@@ -179,12 +179,12 @@ function readEntry({
   return { type, dims, from, to }
 }
 
-/** Whether a tensor has the bytes of its shape; types that are not widened are not looked at. */
+/** Whether a tensor has as many bytes as its shape requires; unsupported types are not checked. */
 function isWhole({ type, dims, from, to }: TensorEntry): boolean {
   return !isFloatType(type) || to - from === countElements(dims) * FLOAT_TYPES[type].bytes
 }
 
-/** Tensors that overlap would take memory many times over. */
+/** Overlapping tensors would take many times the memory of the file. */
 function refuseOverlaps(path: string, entries: readonly TensorEntry[]): void {
   let end = 0
   for (const { from, to } of entries.toSorted((a, b) => a.from - b.from || a.to - b.to)) {

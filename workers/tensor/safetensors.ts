@@ -10,7 +10,7 @@ export interface StoredTensor {
   readonly values: Float32Array
 }
 
-/** Tensors of a safetensors file by name. Throws a sentence when it is not one. */
+/** Tensors of a safetensors file by name. Throws when it is malformed. */
 export async function readSafetensors(
   path: string,
   { bytesMax = FILE_BYTES_MAX }: { readonly bytesMax?: number } = {},

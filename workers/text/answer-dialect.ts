@@ -18,8 +18,8 @@ export interface DialectOptions {
 }
 
 /**
- * How a model writes its answers: as the catalogue says, or by the texts that its chat template and
- * vocabulary hold. For a template that knows no tools they are described in the format of Hermes.
+ * The dialect of a model's answers: from the catalogue, or recognized by texts in its chat template
+ * and vocabulary. For a template without tools, Hermes is used to describe them.
  */
 export function findDialect(
   templateText: string,
@@ -45,19 +45,19 @@ export function findDialect(
   }
 }
 
-/** Whether answers are written otherwise than clients of any model expect. */
+/** Whether clients must know the dialect to read the answers. */
 export function isSpecial({ calls, reasoning }: AnswerDialect): boolean {
   return calls !== 'hermes' || reasoning !== undefined
 }
 
-/** Whether a prompt ends inside of the reasoning that its template opens. */
+/** Whether a prompt ends inside the reasoning that its template opens. */
 export function beginsInReasoning({ reasoning }: AnswerDialect, prompt: string): boolean {
   if (reasoning === undefined) return false
   const end = prompt.trimEnd()
   return reasoningFormat(reasoning).opens.some((opening) => end.endsWith(opening.trimEnd()))
 }
 
-/** Pieces in which the markers of a dialect are text, also those that are special tokens. */
+/** Pieces in which the markers of a dialect are text, including special tokens. */
 export function showMarkers(
   { pieces, findTokenId }: Tokenizer,
   dialect: AnswerDialect,

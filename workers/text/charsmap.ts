@@ -1,8 +1,8 @@
 /**
- * The normalizer of SentencePiece as `tokenizer.json` carries it: a table of replacements, which is
- * a double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each closed
- * by a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest known
- * beginning; of longer ones each code point is replaced by itself.
+ * The normalizer of SentencePiece as stored in `tokenizer.json`: a table of replacements, which is
+ * a double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each
+ * terminated by a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest
+ * known prefix; in longer ones each code point is replaced separately.
  */
 export function createCharsmap(base64: string): (text: string) => string {
   const bytes = Buffer.from(base64, 'base64')
@@ -51,11 +51,11 @@ function checkReplacements(replacements: Buffer): void {
 }
 
 const CLUSTER_BYTES_MAX = 6
-// Before another of its like, or at the end, a printable ASCII character is a cluster of its own.
+// Followed by another one, or at the end, a printable ASCII character is a cluster by itself.
 const PLAIN_OR_OTHER = /[ -~]+(?=[ -~]|$)|(?:[ -~]?[^ -~]+)+|[ -~]/gu
 const PLAIN = /^[ -~]*$/
 
-/** The value of the shortest key that the bytes begin with. */
+/** The value of the shortest key that is a prefix of the bytes. */
 function findShortest(trie: Uint32Array, bytes: Uint8Array): number | undefined {
   let node = offsetOf(trie[0] as number)
   for (const byte of bytes) {

@@ -33,15 +33,15 @@ import {
 
 /** The variables of a template. */
 interface TemplateVariables {
-  /** Text of the model folder and of the server: its control tokens are recognized. */
+  /** Text of the model folder and of the server, in which control tokens are recognized. */
   readonly own: Readonly<Record<string, unknown>>
   /** Text of clients. */
   readonly supplied: Readonly<Record<string, unknown>>
 }
 
 /**
- * Renders a compiled template with the given variables, as Python's Jinja does. Charges the budget
- * for every operation.
+ * Renders a compiled template with the given variables, like Python's Jinja. Charges the budget for
+ * every operation.
  */
 export function renderTemplate(
   program: Program,
@@ -62,7 +62,7 @@ export function renderTemplate(
   return toRenderedText(text, runs)
 }
 
-/** A value that has been computed. */
+/** A computed value. */
 const HELD = 'Held'
 interface HeldNode extends Node {
   readonly held: Value
@@ -74,7 +74,7 @@ function hold(held: Value): HeldNode {
 
 /**
  * Far more than the longest chats take; a million take about a second. An operation is one step, a
- * round of a loop several, and a new list or text more according to its length.
+ * loop iteration several, and a new list or text more according to its length.
  */
 const STEPS_MAX = 1_500_000
 const STEPS_PER_ROUND = 8
@@ -91,8 +91,8 @@ const TEXT_LENGTH_MAX = 64 << 20
 const MAPPING_METHODS: ReadonlySet<unknown> = new Set(['get', 'items', 'keys', 'values'])
 
 /**
- * The library's interpreter with what Python does and it does not. It also records which text comes
- * from the template, and stops templates that compute without end.
+ * The library's interpreter with Python behaviour that it lacks. It also records which text comes
+ * from the template, and stops templates that compute for too long.
  */
 class ChatInterpreter extends Base {
   readonly #origins: TemplateOrigins
@@ -134,7 +134,7 @@ class ChatInterpreter extends Base {
       case 'StringLiteral':
         return this.#own(super.evaluate(node, environment))
       case 'TupleLiteral':
-        // Its tuples cannot be taken apart by a loop.
+        // A loop cannot unpack the library's tuples.
         return super.evaluate({ ...node, type: 'ArrayLiteral' }, environment)
       case 'BinaryExpression':
         return this.#binary(node as unknown as BinaryNode, environment)
@@ -247,7 +247,7 @@ class ChatInterpreter extends Base {
     return this.#derive(super.evaluate(held, environment), object, args)
   }
 
-  /** `text.strip(characters)` and its like; the library's own take no argument. */
+  /** `text.strip(characters)` and similar methods; the library's own take no argument. */
   #strip(strip: Strip, text: StringValue, argument: Node | undefined, environment: Scope): Value {
     const set = argument === undefined ? undefined : this.evaluate(argument, environment)
     const characters = set?.type === 'StringValue' ? set.value : undefined
@@ -257,7 +257,7 @@ class ChatInterpreter extends Base {
     return part
   }
 
-  /** What an operation makes of a text has the origin of the least trusted part of the text. */
+  /** The result of an operation on a text has the origin of its least trusted part. */
   #derive(made: Value, text: StringValue, args: readonly Node[]): Value {
     if (made.type === 'ArrayValue') for (const held of made.value) this.#derive(held, text, args)
     if (made.type !== 'StringValue' || this.#origins.has(made)) return made
@@ -275,7 +275,7 @@ class ChatInterpreter extends Base {
     const isMethod = computed !== true && MAPPING_METHODS.has(property.value)
     if (!isSlice && !isMethod) return super.evaluate(node, environment)
     const object = this.evaluate(node.object, environment)
-    // The library reads an entry first: the parameter `items` of a function, for example.
+    // The library reads an entry first: for example the parameter `items` of a function.
     if (isMethod && object.type === 'ObjectValue') {
       const method = object.builtins.get(String(property.value))
       if (method !== undefined) return method
@@ -289,7 +289,7 @@ class ChatInterpreter extends Base {
     const isSelecting = ['selectattr', 'rejectattr', 'select', 'reject', 'map'].includes(name)
     const given = this.evaluate(node.operand, environment)
     if (WRITES_VALUES.has(name)) this.#charge(countValues(given))
-    // Nothing is selected from `none`, rather than that it is a mistake.
+    // Selecting from `none` yields nothing instead of an error.
     const isNone = isSelecting && given.type === 'NullValue'
     const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : hold(given)
     const made = super.evaluate({ ...node, operand } as Node, environment)

@@ -20,7 +20,7 @@ import { chargeValues, wholeFloat } from './template-values.ts'
 
 /** How a chat is rendered. */
 export interface RenderOptions extends TemplateOptions {
-  /** Charged for what the template reads, computes and writes; its own when absent. */
+  /** Charged for the template's reads, computations and output; its own when absent. */
   readonly budget?: WorkBudget
 }
 
@@ -36,14 +36,14 @@ export interface ChatTemplate {
   reads(variable: string): boolean
 }
 
-/** What `tokenizer_config.json` says about chats; a list holds templates by name. */
+/** The chat settings of `tokenizer_config.json`; a list holds templates by name. */
 interface ChatTemplateSource {
   readonly template: string | readonly { readonly name: string; readonly template: string }[]
-  /** `bos_token`, `eos_token` and their like, as a template may use them. */
+  /** `bos_token`, `eos_token` and similar, for use in the template. */
   readonly specialTokens: Readonly<Record<string, string>>
 }
 
-/** Compiles a model's chat template. Throws when the template itself is broken. */
+/** Compiles a model's chat template. Throws when the template is malformed. */
 export function createChatTemplate(source: ChatTemplateSource, clock: Clock): ChatTemplate {
   const named = templatesByName(source)
   const plainText = named.get('default') ?? [...named.values()][0]
@@ -119,7 +119,7 @@ function templatesByName({ template }: ChatTemplateSource): ReadonlyMap<string, 
   return new Map(template.map(({ name, template: text }) => [name, text]))
 }
 
-/** Templates of Mistral refuse other ids of calls than those of nine letters and digits. */
+/** Templates of Mistral only accept call ids of nine letters and digits. */
 function acceptedIds(
   messages: readonly ChatMessage[],
   template: string | undefined,
@@ -151,7 +151,7 @@ function checkVariables({ variables = {} }: TemplateOptions): void {
   )
 }
 
-/** What follows the last message is cut off where the answer is to go on in it. */
+/** Cuts off the text after the last message if the answer continues it. */
 function finish(
   whole: RenderedText,
   messages: readonly ChatMessage[],
@@ -162,7 +162,7 @@ function finish(
   const content = messages.at(-1)?.content ?? ''
   const kept = content.trimStart()
   const start = rendered.lastIndexOf(content.trim())
-  // A template may trim the message: then its own spaces are not there to be kept.
+  // A template may trim the message, which removes its own spaces.
   const end = rendered.startsWith(kept, start) ? start + kept.length : start + content.trim().length
   if (start >= 0) return cutText(whole, end)
   throw failure.invalidRequest(
@@ -171,7 +171,7 @@ function finish(
   )
 }
 
-/** What every template may use; the library's own set cannot be overridden. */
+/** Globals of every template, which override those of the library. */
 const GLOBALS = {
   true: true,
   false: false,
@@ -227,13 +227,13 @@ function isAboutTools(message: ChatMessage): boolean {
   return message.role === 'tool' || (message.toolCalls?.length ?? 0) > 0
 }
 
-/** The tags of the Hermes form, in which models without a form of their own learn about tools. */
+/** The tags of the Hermes format, which is used for models without their own format of tools. */
 const TOOL_CALL_OPENING = '<tool_call>\n'
 const TOOL_CALL_CLOSING = '\n</tool_call>'
 
 /**
- * A message with the field names that chat templates read. Throws `invalidRequest` for the
- * arguments of a call that exceed the limits of JSON in a string.
+ * A message with the field names of chat templates. Throws `invalidRequest` for the arguments of a
+ * call that exceed the limits of JSON in a string.
  */
 function toTemplateMessage(
   message: ChatMessage,
@@ -255,7 +255,7 @@ function toTemplateMessage(
 /** The ids that templates of Mistral accept. */
 const SHORT_ID = /^[A-Za-z0-9]{9}$/
 
-/** The same messages with ids of calls that any template accepts; equal ids stay equal. */
+/** The same messages with call ids that any template accepts; equal ids stay equal. */
 function shortenCallIds(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return messages.map((message) => ({
     ...message,
@@ -270,7 +270,7 @@ function shortId(id: string): string {
   return SHORT_ID.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 }
 
-/** A tool with the field names that chat templates read. */
+/** A tool with the field names of chat templates. */
 function toTemplateTool(tool: ToolDefinition): Record<string, unknown> {
   return {
     type: 'function',
@@ -283,7 +283,7 @@ function toTemplateTool(tool: ToolDefinition): Record<string, unknown> {
 }
 
 /**
- * For templates that know only roles and contents: the tools join the system turn, calls become
+ * For templates that only support roles and contents: the tools join the system turn, calls become
  * text of the assistant's turn, and results become a turn of the user, each in Hermes tags.
  */
 function foldToolsIntoText(
@@ -339,7 +339,7 @@ function keepFloat(_key: string, value: unknown, context?: { readonly source?: s
   return isFloat ? wholeFloat(value as number) : value
 }
 
-/** Templates write arguments as JSON themselves; other text goes in unchanged. */
+/** Templates serialize arguments as JSON; other text is inserted unchanged. */
 function parseArguments(text: string, param: string, budget: WorkBudget): unknown {
   const fault = judgeJson(Buffer.from(text), JSON_TEXT_LIMITS)
   if (fault !== undefined) {
@@ -359,7 +359,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text, keepFloat)
   } catch {
-    // The client sends back what a model once wrote, which may have been cut.
+    // The client sends back a model's earlier answer, which may have been cut off.
     return undefined
   }
 }

@@ -2,7 +2,7 @@ import { Template } from '@huggingface/jinja'
 
 import type { Node, Program } from './template-values.ts'
 
-/** Compiles a template. Throws a sentence when it is broken. */
+/** Compiles a template. Throws when it is malformed. */
 export function compileTemplate(text: string): Program {
   const program = (new Template(text) as unknown as { readonly parsed: Program }).parsed
   markOutputs(program)
@@ -21,7 +21,7 @@ export interface OutputNode {
   readonly printed: Node
 }
 
-/** Marks what is printed, where values are written in Python's way. */
+/** Marks printed expressions, whose values are written in Python's format. */
 function markOutputs(node: object): void {
   for (const [name, child] of Object.entries(node) as [string, unknown][]) {
     if (Array.isArray(child) && ['body', 'alternate', 'defaultBlock'].includes(name)) {

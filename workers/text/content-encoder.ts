@@ -2,10 +2,10 @@ import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
 import type { ContentSpan, Origin } from './content-spans.ts'
 
-/** A token, or the words between two tokens, which the model takes apart. */
+/** A token, or the words between two tokens, which the model splits. */
 export type EncodedPart = string | readonly string[]
 
-/** Parts of the library's tokenizer that its declarations leave out. */
+/** Parts of the library's tokenizer that are missing from its declarations. */
 interface Inside {
   readonly added_tokens: readonly AddedToken[]
   readonly added_tokens_map: ReadonlyMap<string, AddedToken>
@@ -34,17 +34,16 @@ interface Section {
 }
 
 /**
- * Encodes texts of which parts are content: control tokens count only where the template wrote
- * them. `undefined` means that the content holds none, so that the library's own way gives the
- * same.
+ * Encodes texts that contain content: control tokens count only if the template wrote them.
+ * `undefined` means that the content contains none, so that the library's own encoding is the same.
  */
 interface ContentEncoder {
   findParts(text: string, content: readonly ContentSpan[]): readonly EncodedPart[] | undefined
 }
 
 /**
- * Builds the encoder of a tokenizer. `isTag` names added tokens that are not marked as special and
- * still give a text its structure, such as `<tool_call>`.
+ * Builds the encoder of a tokenizer. `isTag` identifies added tokens that are not marked as special
+ * but structure a text, such as `<tool_call>`.
  */
 export function createContentEncoder(
   library: LibraryTokenizer,
@@ -84,7 +83,7 @@ function levelsOf(inside: Inside, isTag: (content: string) => boolean): Map<stri
   return new Map(
     inside.added_tokens.map(({ content, special }) => {
       // Runs of white space and single characters, such as the `!` that CLIP pads with, are
-      // ordinary text, under any name in the file.
+      // ordinary text, even if the file marks them as special.
       if (content.trim() === '' || Array.from(content).length === 1) return [content, 'content']
       if (special || named.has(content)) return [content, 'template']
       return [content, isTag(content) ? 'answer' : 'content']
@@ -103,8 +102,8 @@ function lateTokensOf(
 }
 
 /**
- * Some normalizers turn other characters into those of a token, such as full-width ones. Tokens
- * that are sought after the normalizer would then be found in content.
+ * Some normalizers turn other characters, such as full-width ones, into those of a token. Tokens
+ * that are matched after the normalizer would then be found in content.
  */
 function isForgedNormalized(
   { normalizer }: Inside,
@@ -141,7 +140,7 @@ function splitSections(
   return trimSections(sections)
 }
 
-/** Some tokens take the white space beside them. */
+/** Some tokens absorb the white space around them. */
 function trimSections(sections: readonly Section[]): Section[] {
   return sections.map(({ text, token }, index) => {
     if (token !== undefined) return { text, token }
@@ -150,7 +149,7 @@ function trimSections(sections: readonly Section[]): Section[] {
   })
 }
 
-/** What the library does with each section, but for the tokens that may not be found in it. */
+/** Encodes each section like the library, except for the tokens that it may not contain. */
 function encodeSections(
   sections: readonly Section[],
   tools: { readonly inside: Inside; readonly lateTokens: ReadonlyMap<string, AddedToken> },
@@ -187,8 +186,8 @@ function splitNormalized(
 }
 
 /**
- * Some vocabularies hold the spelling of control tokens among their words: what the model makes of
- * a word must never be one. Such a word is taken apart character by character.
+ * Some vocabularies contain the spelling of control tokens as words, but a word must never be
+ * encoded as one. Such a word is split character by character.
  */
 function protectModel(
   model: ModelStep,
@@ -238,7 +237,7 @@ const HTML_ELEMENTS: ReadonlySet<string> = new Set(
   ).split(' '),
 )
 
-/** Whether an added token that is not marked as special looks like structure, such as `<think>`. */
+/** Whether an added token that is not marked as special looks structural, such as `<think>`. */
 export function looksLikeTag(token: string): boolean {
   const name = /^(?:<\/?([^<>\s]+)>|\[\/?([^[\]\s]+)\])$/.exec(token)
   return name !== null && !HTML_ELEMENTS.has(name[1]?.toLowerCase() ?? '')
@@ -249,7 +248,7 @@ interface TrieNode {
   level?: TokenLevel
 }
 
-/** Finds tokens in texts of which parts are content. */
+/** Finds tokens in texts that contain content. */
 class TokenFinder {
   readonly #root: TrieNode = { next: new Map() }
   readonly #firstCharacters: RegExp | undefined
@@ -272,7 +271,9 @@ class TokenFinder {
     if (characters !== '') this.#firstCharacters = new RegExp(`[${characters}]`, 'g')
   }
 
-  /** Whether content holds a token that only the template may write, even within a longer one. */
+  /**
+   * Whether content contains a token that only the template may write, even within a longer one.
+   */
   hasForged(text: string, content: readonly ContentSpan[]): boolean {
     if (content.length === 0) return false
     const origins = new OriginReader(content)
@@ -284,7 +285,7 @@ class TokenFinder {
     return false
   }
 
-  /** The tokens that count, from left to right, the longest first. */
+  /** The valid tokens, from left to right, the longest first. */
   *split(text: string, content: readonly ContentSpan[]): Generator<{ start: number; end: number }> {
     const origins = new OriginReader(content)
     let from = 0
@@ -314,7 +315,7 @@ class TokenFinder {
   }
 }
 
-/** Looks up who wrote a part of a text, for parts that begin further and further on. */
+/** Looks up the author of a part of a text, for parts at increasing positions. */
 class OriginReader {
   readonly #content: readonly ContentSpan[]
   #at = 0

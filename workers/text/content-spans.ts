@@ -16,14 +16,14 @@ export interface ContentSpan {
   readonly origin: Exclude<Origin, 'template'>
 }
 
-/** A prompt and which parts of it are content; plain JSON, so that it can cross to a thread. */
+/** A prompt and its content parts; plain JSON, so that it can be sent to a thread. */
 export interface RenderedText {
   readonly text: string
-  /** In order, without overlaps. Content encodes no control tokens. */
+  /** In order, without overlaps. Control tokens are not recognized in content. */
   readonly content: readonly ContentSpan[]
 }
 
-/** A text that is content from its first character to its last. */
+/** A text that is entirely content. */
 export function contentOnly(text: string): RenderedText {
   return { text, content: [{ start: 0, end: text.length, origin: 'content' }] }
 }
@@ -70,7 +70,7 @@ interface TextValue {
   readonly value: string
 }
 
-/** Characters of one origin in a row. */
+/** Consecutive characters of one origin. */
 interface Run {
   readonly length: number
   readonly origin: Origin
@@ -83,11 +83,11 @@ interface Printed extends TextValue {
 }
 
 /**
- * Records who wrote each character of the string values of one rendering. A value without a record
- * is content, so an operation that is not known here never turns content into template text.
+ * Records the author of each character in the string values of one rendering. A value without a
+ * record is content, so an unknown operation never turns content into template text.
  *
- * The library joins printed values to one string. A printed value that is not wholly of the
- * template is therefore printed as a mark that no client can guess, and put back by `resolve`.
+ * The library joins printed values to one string. A printed value that is not entirely from the
+ * template is therefore printed as a mark that clients cannot guess, and replaced by `resolve`.
  */
 export class TemplateOrigins {
   readonly #runs = new WeakMap<object, readonly Run[]>()
@@ -104,7 +104,7 @@ export class TemplateOrigins {
     this.#runs.set(value, [{ length: value.value.length, origin }])
   }
 
-  /** The origin that a value made of this one has: the least trusted of its parts. */
+  /** The origin of a value derived from this one: that of its least trusted part. */
   leastOf(value: TextValue): Origin {
     return leastTrusted(this.#runsOf(value).map(({ origin }) => origin))
   }
@@ -113,7 +113,7 @@ export class TemplateOrigins {
     return this.leastOf(value) === 'template'
   }
 
-  /** Records a value that consists of others, one after another. */
+  /** Records a value that is the concatenation of others. */
   join(joined: TextValue, parts: readonly (TextValue | { readonly length: number })[]): void {
     const runs = parts.flatMap((part): readonly Run[] =>
       'value' in part ? this.#runsOf(part) : [{ length: part.length, origin: 'content' }],
@@ -121,7 +121,7 @@ export class TemplateOrigins {
     this.record(joined, runs)
   }
 
-  /** Records a value that is a part of another, from `start` on. */
+  /** Records a value that is a part of another, starting at `start`. */
   slice(part: TextValue, whole: TextValue, start: number): void {
     const end = start + part.value.length
     let at = 0
@@ -134,7 +134,7 @@ export class TemplateOrigins {
     this.record(part, runs)
   }
 
-  /** The printed form of a value: itself when the template wrote it, else a mark. */
+  /** The printed form of a value: itself if the template wrote it, else a mark. */
   print(value: TextValue): string {
     if (this.isTemplate(value)) return value.value
     this.#printed.push({ value: value.value, runs: this.#runsOf(value) })
@@ -165,7 +165,7 @@ export class TemplateOrigins {
     return { text: texts.join(''), runs }
   }
 
-  /** Records runs, such as those that `resolve` found. */
+  /** Records runs, such as those found by `resolve`. */
   record(value: TextValue, runs: readonly Run[]): void {
     const merged: Run[] = []
     let total = 0
@@ -192,7 +192,7 @@ export function leastTrusted(origins: readonly Origin[]): Origin {
   return origins.includes('answer') ? 'answer' : 'template'
 }
 
-/** A rendered text with the parts that are not of the template. */
+/** A rendered text with the parts that are not from the template. */
 export function toRenderedText(text: string, runs: readonly Run[]): RenderedText {
   const content: ContentSpan[] = []
   let at = 0
@@ -214,8 +214,8 @@ export function markOwn(value: Value, origins: TemplateOrigins): void {
 }
 
 /**
- * Roles are words of the API, not of clients; a turn of the assistant may hold the model's own
- * tags.
+ * Roles are fixed by the API, so they are trusted; a turn of the assistant may contain the model's
+ * own tags.
  */
 export function markTurns(messages: Value, origins: TemplateOrigins): void {
   if (messages.type !== 'ArrayValue') return

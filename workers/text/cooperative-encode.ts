@@ -8,14 +8,14 @@ import type { EncodedPart } from './content-encoder.ts'
 const WORDS_PER_TURN = 2000
 const TOKENS_PER_TURN = 20_000
 
-/** Parts of the library's tokenizer that its declarations leave out. */
+/** Parts of the library's tokenizer that are missing from its declarations. */
 interface Inside {
   readonly model: Model
   readonly post_processor:
     | ((tokens: string[], pair: null, addSpecialTokens: boolean) => { readonly tokens: string[] })
     | null
   readonly added_tokens_map: ReadonlyMap<string, { readonly id: number }>
-  /** Each is a token, or what the model made of the words between two added tokens. */
+  /** Each is a token, or the model's output for the words between two added tokens. */
   encode_text(text: string): EncodedPart[]
 }
 
@@ -27,9 +27,8 @@ interface Model {
 }
 
 /**
- * What the library's `encode` answers, with a turn for everything else in the process after every
- * few words: the tokens of a word depend on the word alone, and finding them takes nearly all of
- * the time.
+ * Encodes like the library's `encode`, but yields to the event loop after every few words: the
+ * tokens of a word depend only on the word, and finding them takes nearly all of the time.
  */
 export async function encodeCooperatively(
   library: LibraryTokenizer,
@@ -60,7 +59,7 @@ export async function encodeCooperatively(
   return tokenIds
 }
 
-/** The token ids of a text that has been taken apart into words, in one go. */
+/** The token ids of a text that has been split into words, in one call. */
 export function toTokenIds(
   library: LibraryTokenizer,
   parts: readonly EncodedPart[],
@@ -83,7 +82,7 @@ export function toTokenIds(
 function findWords(inside: Inside, text: string): readonly EncodedPart[] {
   const { model } = inside
   const own = Object.getOwnPropertyDescriptor(model, '_call')
-  // The library joins what the model answers: a list within a list stays together.
+  // The library joins the model's outputs, so a nested list stays together.
   model._call = (words) => [words]
   try {
     return inside.encode_text(text)

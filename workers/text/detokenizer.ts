@@ -1,4 +1,4 @@
-/** How a model's tokens become text; what each token contributes is a run of bytes. */
+/** How a model's tokens become text; each token contributes a run of bytes. */
 export interface TokenPieces {
   /** The bytes that a token adds to a text that has already begun. */
   bytesOf(tokenId: number): Uint8Array
@@ -6,9 +6,9 @@ export interface TokenPieces {
   firstBytesOf(tokenId: number): Uint8Array
   /** Whether the token is a marker that never appears in an answer. */
   isSpecial(tokenId: number): boolean
-  /** A token right after itself adds nothing. */
+  /** Whether a token that directly repeats itself adds nothing. */
   readonly dropsRepeats?: boolean
-  /** Token ids from 0 to here have bytes; a model may know more ids than its tokenizer. */
+  /** Token ids below this have bytes; a model may have more ids than its tokenizer. */
   readonly size: number
 }
 
@@ -100,7 +100,7 @@ function vocabularyOf({ model }: TokenizerJson): (string | undefined)[] {
   return words
 }
 
-/** One rule per decoder type of the Hugging Face format. Throws on a type that it does not know. */
+/** One rule per decoder type of the Hugging Face format. Throws for an unknown type. */
 function ruleOf(decoder: DecoderJson): Rule {
   switch (decoder.type) {
     case 'ByteLevel':
@@ -139,7 +139,7 @@ function replaceRule({ pattern, content }: DecoderJson): Rule {
   return onText((text) => text.replaceAll(sought, () => content ?? ''))
 }
 
-/** The tokens of speech models, of which one is empty and one is a space. */
+/** The tokens of speech models, one of which is empty and one a space. */
 function ctcRule({
   pad_token: pad = '<pad>',
   word_delimiter_token: space = '|',
@@ -151,7 +151,7 @@ function ctcRule({
   })
 }
 
-/** English text without the spaces that stem from cutting it into words. */
+/** English text without the spaces that result from splitting it into words. */
 function withoutSpaces(text: string): string {
   return text
     .replace(/ (?=[.?!,])/g, '')
@@ -188,7 +188,7 @@ function byteFallback(text: string): Spelling | undefined {
   const match = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)
   if (match === null) return undefined
   const byte = Number.parseInt(match[1] as string, 16)
-  // A whole character stays text, so that a space at the beginning can still be stripped.
+  // A complete character stays text, so that a leading space can still be stripped.
   return byte < 0x80 ? { text: String.fromCharCode(byte) } : { text, bytes: Uint8Array.of(byte) }
 }
 
@@ -210,8 +210,8 @@ const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = new Map(
 )
 
 /**
- * Turns tokens into text one at a time. What it returns, joined, is the text of all tokens decoded
- * at once: the bytes of an unfinished character are withheld until the character is whole.
+ * Converts tokens to text one at a time. The joined results are the text of all tokens decoded at
+ * once: the bytes of an incomplete character are withheld until it is complete.
  */
 export class IncrementalDetokenizer {
   readonly #pieces: TokenPieces
@@ -219,7 +219,7 @@ export class IncrementalDetokenizer {
   #hasBegun: boolean
   #previous: number | undefined
 
-  /** `continuesText` is true where something precedes the first token, so that its space stays. */
+  /** `continuesText` is true if text precedes the first token, so that its space stays. */
   constructor(pieces: TokenPieces, { continuesText }: { readonly continuesText: boolean }) {
     this.#pieces = pieces
     this.#hasBegun = continuesText
@@ -237,13 +237,13 @@ export class IncrementalDetokenizer {
     return this.#decoder.decode(bytes, { stream: true })
   }
 
-  /** The end of the text: an unfinished character becomes U+FFFD. */
+  /** The end of the text: an incomplete character becomes U+FFFD. */
   flush(): string {
     return this.#decoder.decode()
   }
 }
 
-/** The text of a whole list of tokens, special ones left out. */
+/** The text of a complete list of tokens, without special ones. */
 export function decodeTokens(
   pieces: TokenPieces,
   tokenIds: readonly number[],
@@ -256,12 +256,12 @@ export function decodeTokens(
 /** The part of an answer that may be shown after some text has arrived. */
 interface StopVerdict {
   readonly text: string
-  /** True once a stop string has been met; nothing after it is ever shown. */
+  /** True once a stop string has been found; text after it is never shown. */
   readonly isStopped: boolean
 }
 
 /**
- * Watches a growing text for stop strings. It withholds exactly the longest end of the text that
+ * Watches a growing text for stop strings. It withholds exactly the longest suffix of the text that
  * could be the beginning of a stop string, so that no part of one is ever shown.
  */
 export class StopStrings {
@@ -269,7 +269,7 @@ export class StopStrings {
   readonly #keepsStop: boolean
   #withheld = ''
 
-  /** `keepsStop` shows the stop string itself before the text ends. */
+  /** `keepsStop` includes the stop string in the text. */
   constructor(stops: readonly string[], { keepsStop = false } = {}) {
     this.#stops = stops.filter((stop) => stop !== '')
     this.#keepsStop = keepsStop
@@ -289,14 +289,14 @@ export class StopStrings {
     return { text: seen.slice(0, shown), isStopped: false }
   }
 
-  /** The end of the text: the withheld text was not a stop string after all. */
+  /** The end of the text: the withheld text was not a stop string. */
   flush(): string {
     const rest = this.#withheld
     this.#withheld = ''
     return rest
   }
 
-  /** Where the stop string lies that is complete first: the same however the text was cut. */
+  /** The stop string that is complete first, regardless of how the text was split. */
   #firstStop(seen: string): { start: number; end: number } | undefined {
     let first: { start: number; end: number } | undefined
     for (const stop of this.#stops) {

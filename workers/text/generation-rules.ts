@@ -2,22 +2,22 @@ import { isRecord } from '#shared/json.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** What a model's files say about the tokens of its answers, besides how they are drawn. */
+/** Rules for the tokens of a model's answers, besides how they are drawn. */
 export interface GenerationRules {
   /** The token before every answer of an encoder-decoder. */
   readonly decoderStartTokenId?: number
-  /** The token with which every answer begins: a language, or the start of a text. */
+  /** The first token of every answer: a language, or the start of a text. */
   readonly forcedStartTokenId?: number
   /** Sequences that no answer contains. */
   readonly bannedSequences: readonly (readonly number[])[]
-  /** No sequence of so many tokens occurs twice in an answer; 0 is off. */
+  /** Sequences of this many tokens occur at most once in an answer; 0 is off. */
   readonly repeatedSequenceLength: number
 }
 
 const SEQUENCES_MAX = 4096
 const SEQUENCE_LENGTH_MAX = 64
 
-/** Reads the rules of `generation_config.json` and, after it, of `config.json`. */
+/** Reads the rules of `generation_config.json`, with `config.json` as fallback. */
 export function readGenerationRules(configs: readonly (Json | undefined)[]): GenerationRules {
   const places = configs.filter(isRecord)
   const find = (name: string): unknown =>
@@ -26,7 +26,7 @@ export function readGenerationRules(configs: readonly (Json | undefined)[]): Gen
     const value = find(name)
     return isTokenNumber(value) ? value : undefined
   }
-  // As in transformers, an encoder-decoder without a start token starts with that of texts.
+  // As in transformers, an encoder-decoder without a start token uses that of texts.
   const decoderStartTokenId = token('decoder_start_token_id') ?? token('bos_token_id')
   const forcedStartTokenId = token('forced_bos_token_id')
   const length = find('no_repeat_ngram_size')

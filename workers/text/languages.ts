@@ -1,13 +1,13 @@
 import { isRecord } from '#shared/json.ts'
 
-/** The tokens by which a translation model knows its languages. */
+/** The tokens of a translation model's languages. */
 export interface Languages {
   /**
-   * Where the target is written: it is the first token of the answer, or of the source (Marian),
+   * The place of the target language: the first token of the answer, or of the source (Marian),
    * which then has no token for its own language.
    */
   readonly place: 'answer' | 'source'
-  /** The codes of all, in the order of the vocabulary. */
+  /** All codes, in the order of the vocabulary. */
   readonly codes: readonly string[]
   isLanguage(tokenId: number): boolean
   /** The token of a language by its code in the model, its tag (BCP 47) or its name. */
@@ -18,7 +18,7 @@ interface Language {
   readonly token: string
   readonly code: string
   readonly tokenId: number
-  /** The shortest tag that means the same: `fr` of `fra_Latn`. */
+  /** The shortest tag of the same meaning: `fr` for `fra_Latn`. */
   readonly tag: string
 }
 
@@ -28,16 +28,16 @@ const TOKEN_FORMS = [
   /^__([a-z]{2,3}(?:_[A-Za-z]{2,4})?)__$/,
   /^([a-z]{2}_[A-Z]{2})$/,
 ]
-/** `>>fra<<`, which Marian has in its vocabulary for models with several targets. */
+/** `>>fra<<`, in Marian vocabularies for models with several targets. */
 const SOURCE_FORM = /^>>(\w{2,20})<<$/
-/** mBART's region of languages that have none. */
+/** mBART's region for languages without one. */
 const NO_REGION = /_XX$/
 const LANGUAGES_MAX = 1024
 const NAME_LENGTH_MAX = 100
 
 /**
  * The languages among the tokens that a tokenizer adds to its vocabulary; undefined for a model
- * that has fewer than two.
+ * with fewer than two.
  */
 export function findLanguages(
   tokenizerJson: object,
@@ -92,7 +92,7 @@ function describe(found: readonly Language[], place: Languages['place']): Langua
   }
 }
 
-/** The shortest tag of the same meaning; undefined for what is not a tag. */
+/** The shortest tag of the same meaning; undefined for other text. */
 function tagOf(code: string): string | undefined {
   try {
     const [tag = ''] = Intl.getCanonicalLocales(code.replace(NO_REGION, '').replaceAll('_', '-'))
@@ -102,7 +102,7 @@ function tagOf(code: string): string | undefined {
   }
 }
 
-/** Names in English and in the language itself; its usual script has the plain one. */
+/** Names in English and in the language itself; the language's usual script has the plain name. */
 function indexByName(languages: readonly Language[]): ReadonlyMap<string, number> {
   const names = new Map<string, number>()
   const english = new Intl.DisplayNames(['en'], { type: 'language' })
@@ -113,7 +113,7 @@ function indexByName(languages: readonly Language[]): ReadonlyMap<string, number
       if (name !== undefined && !names.has(keyOf(name))) names.set(keyOf(name), tokenId)
     }
   }
-  // Codes first: no name of a language hides the code of another.
+  // Codes come first, so that the name of a language never hides the code of another.
   for (const { token, code, tokenId, tag } of ordered) add(tokenId, [token, code, tag])
   for (const { tokenId, tag } of ordered) {
     const { language } = new Intl.Locale(tag)
@@ -130,7 +130,7 @@ function keyOf(name: string): string {
   return name.trim().toLowerCase().replaceAll('_', '-')
 }
 
-/** Languages that an instruction asks to translate between, as it names them. */
+/** The languages named in an instruction to translate. */
 interface TranslationRequest {
   readonly source?: string
   readonly target: string
@@ -144,7 +144,7 @@ const INSTRUCTION = new RegExp(
   'iu',
 )
 
-/** Reads "Translate to French" and "Translate from German to French"; undefined for others. */
+/** Parses "Translate to French" and "Translate from German to French"; undefined for other text. */
 export function readTranslationRequest(instruction: string): TranslationRequest | undefined {
   if (instruction.length > INSTRUCTION_LENGTH_MAX) return undefined
   const [, source, target] = INSTRUCTION.exec(instruction.trim().replace(/\s+/g, ' ')) ?? []

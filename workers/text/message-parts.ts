@@ -1,9 +1,9 @@
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 
-/** A message as far as templates read it as text and images. */
+/** The text and images of a message, for templates. */
 export type Turn = Pick<ChatMessage, 'content' | 'images'> & { readonly role: string }
 
-/** A message with its content as templates of models of images read it. */
+/** A message whose content is in the format of templates for images. */
 interface TurnOfParts {
   readonly role: string
   readonly content: readonly (
@@ -13,8 +13,8 @@ interface TurnOfParts {
 }
 
 /**
- * Makes messages what a template reads: with their content as text, or as parts where there are
- * images or the template shows no other form. `render` shows one message by the template.
+ * Converts messages to the format that a template reads: with content as text, or as parts if there
+ * are images or the template only supports parts. `render` renders one message with the template.
  */
 export function createTurnReader(
   render: (turn: object) => string,
@@ -46,8 +46,8 @@ function turnOfParts({ role, content, images = [] }: Turn): TurnOfParts {
 const PROBE = 'probe of the content'
 
 /**
- * Whether a template shows text only where the content is a list of parts, as those of some models
- * of images do.
+ * Whether a template shows text only if the content is a list of parts, like those of some models
+ * for images.
  */
 function isReadAsPartsOnly(render: (turn: object) => string): boolean {
   const turn = { role: 'user', content: PROBE }
@@ -55,7 +55,7 @@ function isReadAsPartsOnly(render: (turn: object) => string): boolean {
     try {
       return render(message).includes(PROBE)
     } catch {
-      // A template may refuse one of the two forms.
+      // A template may refuse one of the two formats.
       return false
     }
   }

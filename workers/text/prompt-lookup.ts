@@ -4,8 +4,8 @@ const DRAFT_TOKENS_MAX = 8
 
 /**
  * Drafts the next tokens of a text that repeats itself or its prompt: finds the latest earlier
- * place of the last few tokens and proposes the tokens after it. A rejected draft costs one wider
- * step; it never changes the outcome.
+ * occurrence of the last few tokens and proposes the tokens after it. A rejected draft costs one
+ * wider step; it never changes the outcome.
  */
 export function proposeByPromptLookup(tokenIds: readonly number[]): readonly number[] {
   for (let length = NGRAM_LONGEST; length >= NGRAM_SHORTEST; length -= 1) {
@@ -15,7 +15,7 @@ export function proposeByPromptLookup(tokenIds: readonly number[]): readonly num
   return []
 }
 
-/** Where the text goes on after the latest earlier occurrence of its own last `length` tokens. */
+/** The position after the latest earlier occurrence of its own last `length` tokens. */
 function findLatestRepeat(tokenIds: readonly number[], length: number): number {
   const end = tokenIds.length
   for (let start = end - length - 1; start >= 0; start -= 1) {
@@ -32,8 +32,8 @@ const RESYNC_TOKENS = 8
 const REPLACED_TOKENS_MAX = 2
 
 /**
- * Guesses the next tokens of an edited text: it follows the original along, over words that were
- * replaced or left out. Falls back on the latest repeat where it has lost its place.
+ * Drafts the next tokens of an edited text: it follows the original, skipping words that were
+ * replaced or removed. Falls back to the latest repeat when it has lost its position.
  */
 export class EditFollower {
   readonly #original: readonly number[]
@@ -42,7 +42,7 @@ export class EditFollower {
   #numRead: number
   #numReplaced = 0
 
-  /** The original is what the prompt holds from `originalStart` on. */
+  /** The original starts at `originalStart` in the prompt. */
   constructor(options: {
     readonly promptTokenIds: readonly number[]
     readonly originalStart: number
@@ -53,7 +53,7 @@ export class EditFollower {
     this.#numRead = options.promptTokenIds.length
   }
 
-  /** The guess of what follows all tokens, of the prompt and after it. */
+  /** Drafts the tokens that follow the prompt and the answer so far. */
   propose(tokenIds: readonly number[]): readonly number[] {
     for (const tokenId of tokenIds.slice(this.#numRead)) this.#follow(tokenId)
     this.#numRead = tokenIds.length
@@ -69,7 +69,7 @@ export class EditFollower {
     this.#numReplaced = at >= 0 ? 0 : this.#numReplaced + 1
   }
 
-  /** Behind the word that is being replaced. */
+  /** The position after the word that is being replaced. */
   #nextWord(): number {
     const after = this.#cursor + 1
     const at = this.#original.slice(after).findIndex(this.#isWordStart)

@@ -1,6 +1,6 @@
 import { isRecord } from '#shared/json.ts'
 
-/** Steps of `tokenizer.json` that the library does not know, and a known one that is replaced. */
+/** Steps of `tokenizer.json` that the library does not support, and one that is replaced. */
 const STAND_INS: Readonly<Record<string, object>> = {
   Nmt: { type: 'Lowercase' },
   'ByteLevel normalizer': { type: 'Lowercase' },
@@ -8,7 +8,7 @@ const STAND_INS: Readonly<Record<string, object>> = {
   UnicodeScripts: { type: 'WhitespaceSplit' },
 }
 
-/** A normalizer or pre-tokenizer in which the library knows every step. */
+/** A normalizer or pre-tokenizer with only steps that the library supports. */
 export function withKnownSteps(json: unknown, kind: 'normalizer' | 'pre_tokenizer'): unknown {
   if (!isRecord(json)) return json
   const list = kind === 'normalizer' ? 'normalizers' : 'pretokenizers'
@@ -20,12 +20,12 @@ export function withKnownSteps(json: unknown, kind: 'normalizer' | 'pre_tokenize
   return STAND_INS[isBytes ? 'ByteLevel normalizer' : String(json.type)] ?? json
 }
 
-/** The normalizer of NMT models: without control characters, and with plain spaces. */
+/** The normalizer of NMT models: removes control characters and unifies spaces. */
 export function normalizeNmt(text: string): string {
   return text.replace(REMOVED, '').replace(SPACES, ' ')
 }
 
-/** Control characters, and what counts as a space, as inclusive ranges of code points. */
+/** Control characters, and characters that count as spaces, as inclusive ranges of code points. */
 const REMOVED = anyOf([0x1, 0x8], [0xb, 0xb], [0xe, 0x1f], [0x7f, 0x7f], [0x8f, 0x8f], [0x9f, 0x9f])
 const SPACES = anyOf(
   ...([
@@ -80,7 +80,8 @@ const SCRIPT_CACHE_MAX = 65_536
 const scripts = new Map<string, string>()
 
 /**
- * Cuts a text where its script changes; spaces and unknown characters belong to what precedes them.
+ * Splits a text where its script changes; spaces and unknown characters belong to the preceding
+ * part.
  */
 export function splitByScript(text: string): string[] {
   const pieces: string[] = []
@@ -89,13 +90,13 @@ export function splitByScript(text: string): string[] {
     const script = scriptOf(character)
     if (script !== undefined && script !== last) pieces.push('')
     if (script !== undefined) last = script
-    // What precedes the first character of a script is dropped.
+    // Text before the first character of a script is dropped.
     if (pieces.length > 0) pieces[pieces.length - 1] += character
   }
   return pieces
 }
 
-/** The script of a character; undefined for those that fit to any. */
+/** The script of a character; undefined for characters that fit any. */
 function scriptOf(character: string): string | undefined {
   if (character === ' ') return undefined
   if (character === 'ー' || /[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(character))

@@ -23,7 +23,7 @@ const FIELDS: Readonly<Record<string, (date: Date) => string>> = {
   '%': () => '%',
 }
 
-/** Formats a moment as Python's `strftime` would in UTC; an unknown letter stays as it is. */
+/** Formats a time like Python's `strftime` in UTC; unknown letters are unchanged. */
 export function strftime(format: string, epochMs: number): string {
   const date = new Date(epochMs)
   return format.replace(/%([a-zA-Z%])/g, (field, letter: string) => FIELDS[letter]?.(date) ?? field)

@@ -4,7 +4,7 @@ import { Environment, Interpreter } from '@huggingface/jinja'
 
 import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 
-// The library's own declarations name files that TypeScript does not find.
+// The library's declarations refer to files that TypeScript does not find.
 export interface Node {
   readonly type: string
 }
@@ -18,7 +18,7 @@ export type Value =
   | {
       readonly type: 'ObjectValue'
       readonly value: Map<string, Value>
-      /** Its methods, and what else the library finds by a name. */
+      /** Its methods, and other members that the library finds by name. */
       readonly builtins: ReadonlyMap<string, Value>
     }
   | { readonly type: 'NullValue' | 'UndefinedValue' | 'OtherValue'; readonly value?: unknown }
@@ -71,7 +71,7 @@ export interface BlockNode extends Node {
 export const NewScope = Environment as unknown as new () => Scope
 export const Base = Interpreter as unknown as new (scope: Scope) => BaseInterpreter
 
-// A name that no client can know.
+// A key that clients cannot guess.
 const FLOAT_KEY = randomUUID()
 
 /**
@@ -115,10 +115,10 @@ function hexOf(character: string): string {
   return character.charCodeAt(0).toString(16).padStart(2, '0')
 }
 
-// Known to V8, not yet to TypeScript.
+// Supported by V8 but not yet declared by TypeScript.
 type RawJson = typeof JSON & { rawJSON(source: string): unknown }
 
-/** Remembers how a number is written. */
+/** A number with its spelling. */
 class FloatNumber extends Number {
   readonly #source: string
 
@@ -132,9 +132,7 @@ class FloatNumber extends Number {
   }
 }
 
-/**
- * Puts floats where the client's JSON had them: the library looks at the value, not at the point.
- */
+/** Restores floats of the client's JSON, because the library ignores the decimal point. */
 export function restoreFloats(value: Value): void {
   if (value.type === 'ArrayValue') {
     for (const [index, held] of value.value.entries()) value.value[index] = restored(held)
@@ -154,7 +152,7 @@ function restored(value: Value): Value {
   return new Base(environment).evaluate(literal as never, environment)
 }
 
-/** The ends of a text that a method takes away. */
+/** The ends of a text that a method strips. */
 export interface Strip {
   readonly left: boolean
   readonly right: boolean
@@ -166,7 +164,10 @@ export const STRIPS: Readonly<Record<string, Strip>> = {
   rstrip: { left: false, right: true },
 }
 
-/** What `strip` and its like keep of a text; `characters` are taken away instead of white space. */
+/**
+ * The range of a text that `strip` and similar methods keep; `characters` are stripped instead of
+ * white space.
+ */
 export function strippedRange(
   text: string,
   { left, right }: Strip,
@@ -191,9 +192,9 @@ export function strippedRange(
   return { start, end }
 }
 
-/** To copy a value, or to parse it, takes about 0.8 µs. */
+/** Copying or parsing a value takes about 0.8 µs. */
 const STEPS_PER_VALUE = 4
-/** Above the depth that the API accepts. */
+/** Deeper than the API accepts. */
 const DEPTH_MAX = 256
 
 interface Open {
@@ -202,7 +203,7 @@ interface Open {
 }
 
 /**
- * Charges for each value within a JSON value. A stack of its own bounds the depth before anything
+ * Charges for each value within a JSON value. An explicit stack bounds the depth before any code
  * recurses.
  */
 export function chargeValues(root: unknown, budget: WorkBudget): void {
@@ -218,7 +219,7 @@ export function chargeValues(root: unknown, budget: WorkBudget): void {
   }
 }
 
-/** The number of values within a template value, which is what writing it takes. */
+/** The number of values within a template value, which is the cost of writing it. */
 export function countValues(root: Value): number {
   const open: { readonly value: Value; readonly depth: number }[] = [{ value: root, depth: 0 }]
   let count = 0

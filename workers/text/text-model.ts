@@ -27,19 +27,19 @@ import { type GenerationRules, readGenerationRules } from './generation-rules.ts
 import { findLanguages, type Languages } from './languages.ts'
 import { createTokenizer, encodeWithin, type Tokenizer } from './tokenizer.ts'
 
-/** What a language model's folder says about text: tokens, chats, where an answer ends. */
+/** The text rules of a language model's folder: tokens, chats, ends of answers. */
 export interface TextModel {
-  /** Where a thread can load the same again. */
+  /** The folder from which a thread can load the same. */
   readonly folder?: string
   readonly tokenizer: Tokenizer
   readonly chatTemplate: ChatTemplate | undefined
-  /** How answers to chats are written; as in Hermes without reasoning when absent. */
+  /** The dialect of answers to chats; Hermes without reasoning when absent. */
   readonly dialect?: AnswerDialect
   /** Sampling defaults of the model's files. */
   readonly samplingDefaults?: SamplingDefaults
   /** Settings of the model's files for the tokens of answers. */
   readonly generation?: GenerationRules
-  /** Of models that translate between many. */
+  /** Present for models that translate between several languages. */
   readonly languages?: Languages
   /** Tokens that end an answer. */
   readonly endTokenIds: ReadonlySet<number>
@@ -48,8 +48,8 @@ export interface TextModel {
 }
 
 /**
- * Reads the tokenizer and chat template of a model folder in the Hugging Face layout. Throws a
- * sentence naming the file that is missing or cannot be understood.
+ * Reads the tokenizer and chat template of a model folder in the Hugging Face layout. Throws,
+ * naming the file, when one is missing or malformed.
  */
 export async function loadTextModel(
   folder: string,
@@ -73,7 +73,7 @@ export async function loadTextModel(
   const template = await findTemplate(folder, tokenizerConfig)
   const templateText = (template ?? []).map(({ template: text }) => text).join('\n')
   const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, {
-    // Tags such as <tool_call> have a meaning where the chat template writes them.
+    // Tags such as <tool_call> are structural if the chat template writes them.
     isTag: (token) =>
       looksLikeTag(token) ||
       templateText.includes(token) ||
@@ -103,8 +103,8 @@ interface NamedTemplate {
 
 /**
  * The chat templates of a folder: `chat_template.jinja` with named ones in
- * `additional_chat_templates/`, or `chat_template.json` of older multimodal models, or what the
- * tokenizer's configuration says.
+ * `additional_chat_templates/`, or `chat_template.json` of older multimodal models, or those in the
+ * tokenizer's configuration.
  */
 async function findTemplate(
   folder: string,
@@ -132,7 +132,7 @@ async function findTemplate(
   return templates.length === 0 ? undefined : templates
 }
 
-/** The text that a chat becomes. Throws for a model that has no chat template. */
+/** The rendered text of a chat. Throws for a model without a chat template. */
 export function renderChat(
   model: TextModel,
   messages: readonly ChatMessage[],
@@ -151,7 +151,7 @@ export function renderChat(
 
 type Json = Readonly<Record<string, unknown>>
 
-/** `bos_token` and its like: each is a string or an object with a `content`. */
+/** `bos_token` and similar tokens: each is a string or an object with a `content`. */
 function specialTokensOf(tokenizerConfig: Json): Record<string, string> {
   const found: Record<string, string> = {}
   for (const [name, value] of Object.entries(tokenizerConfig)) {
@@ -174,7 +174,7 @@ function endTokensOf(
   return new Set([named, ...listed].filter((id): id is number => typeof id === 'number'))
 }
 
-/** Values that no request could have are ignored. */
+/** Values that a request could not have are ignored. */
 function samplingDefaultsOf(generation: Json): SamplingDefaults {
   const { temperature, top_p: topP, top_k: topK, min_p: minP } = generation
   const { repetition_penalty: repetitionPenalty } = generation
@@ -200,12 +200,12 @@ function documentStartOf(
     .find((tokenId) => tokenId !== undefined)
 }
 
-/** Whether a number that a client sent names a token of a vocabulary. */
+/** Whether a client's number is a token id of a vocabulary. */
 export function isTokenId(tokenId: number, vocabSize: number): boolean {
   return Number.isInteger(tokenId) && tokenId >= 0 && tokenId < vocabSize
 }
 
-/** The refusal of a number that names no token. */
+/** The refusal of a number that is not a token id. */
 export function unknownTokenId(param: string, shown: string, vocabSize: number): ServiceError {
   return failure.invalidRequest(
     `Invalid '${param}': ${shown} is not a token id of this model (out of vocabulary). ` +
@@ -214,7 +214,7 @@ export function unknownTokenId(param: string, shown: string, vocabSize: number):
   )
 }
 
-/** The tokens between which a model reasons. */
+/** The tokens around a model's reasoning. */
 interface ThinkingTags {
   readonly open: number
   readonly close: number
@@ -222,7 +222,7 @@ interface ThinkingTags {
   readonly after?: number
 }
 
-// Templates that read it write the effort into the prompt, and need no limit.
+// Templates with this variable write the effort into the prompt, and need no limit.
 const EFFORT_VARIABLE = 'reasoning_effort'
 
 /** The tags of a model that reasons; undefined for others. */
@@ -239,7 +239,7 @@ export function findThinkingTags({ tokenizer }: TextModel): ThinkingTags | undef
   return undefined
 }
 
-/** Tokens of reasoning at most; undefined for no limit. The first hint with a limit wins. */
+/** The limit of reasoning tokens; undefined for no limit. The first hint with a limit wins. */
 export function thinkingTokensMax(
   { chatTemplate }: TextModel,
   hints: readonly Hint[] = [],
@@ -262,14 +262,14 @@ export function ignoredHints(model: TextModel, hints: readonly Hint[] = []): rea
   return hints.filter(isIgnored).map(({ field }) => field)
 }
 
-/** Input of the tokenizer: a prompt of a request, or a text of which some parts are content. */
+/** Input of the tokenizer: a prompt of a request, or a text that contains content. */
 export type PromptSource =
   | Exclude<Prompt, { readonly form: 'tokenIds' }>
   | { readonly form: 'rendered'; readonly rendered: RenderedText }
 
-/** A prompt as tokens; plain data, so that it passes between threads. */
+/** A prompt as tokens; plain data, so that it can be sent to threads. */
 export interface ReadPrompt {
-  /** Absent when the text is far too long to be encoded at all. */
+  /** Absent when the text is far too long to be encoded. */
   readonly tokenIds?: readonly number[]
   readonly rendered: RenderedText
   readonly count: number
@@ -278,9 +278,9 @@ export interface ReadPrompt {
 /** How a prompt is read. */
 export interface ReadOptions {
   readonly addSpecialTokens: boolean
-  /** More tokens are counted, or estimated where they are far too many. */
+  /** Beyond this number tokens are only counted, or estimated if there are far too many. */
   readonly tokensMax: number
-  /** The token that the template writes for an image, and the text to be written around it. */
+  /** The token that the template writes for an image, and the text around it. */
   readonly placeholder?: { readonly tokenId: number; readonly margin: string }
 }
 
@@ -292,11 +292,12 @@ export async function readPromptSource(
 ): Promise<ReadPrompt> {
   if (source.form === 'rendered') return encode(model, source.rendered, options)
   if (source.form === 'text') {
-    // A raw prompt is the caller's own template: control tokens in it count, as in other servers.
+    // A raw prompt is the caller's own template, so control tokens in it count, as in other
+    // servers.
     return encode(model, { text: source.text, content: [] }, options)
   }
   if (source.form === 'chat') {
-    // Each has a token at least: thousands that cannot fit need not be put into the template first.
+    // Each message has at least one token, so thousands that cannot fit are not rendered first.
     const { length: count } = source.messages
     if (count > options.tokensMax) return { rendered: contentOnly(''), count }
     const tools = source.toolChoice === 'none' ? [] : (source.tools ?? [])

@@ -4,7 +4,7 @@ import { isRecord } from '#shared/json.ts'
 
 import { forEachStep } from './tokenizer-steps.ts'
 
-/** The parts of the library's tokenizer that are tried. */
+/** The parts of the library's tokenizer that are probed. */
 export interface ProbedTokenizer {
   readonly normalizer: unknown
   readonly pre_tokenizer: unknown
@@ -12,24 +12,30 @@ export interface ProbedTokenizer {
   encode(text: string, options: { readonly add_special_tokens: boolean }): unknown
 }
 
-/** The text that a step gets; patterns of published tokenizers read it within some 10 ms. */
+/** The text for a step; patterns of published tokenizers read it within some 10 ms. */
 const STEP_CHARS = 32_768
 const STEP_MS_MAX = 100
-/** Characters of each kind in the text that the whole tokenizer gets. */
+/** Characters of each kind in the text for the whole tokenizer. */
 const RUN_CHARS = 1024
 const WHOLE_MS_MAX = 1000
-/** All attempts together get this many times the limit: the first one also compiles the code. */
+/**
+ * All attempts together may take this many times the limit, because the first one also compiles the
+ * code.
+ */
 const LIMITS_SPENT_MAX = 3
-/** A busy machine gives a thread a part of the time: limits hold for the time that it got. */
+/**
+ * A busy machine gives a thread only a part of the time, so limits apply to the processor time it
+ * got.
+ */
 const WAIT_FACTOR_MAX = 64
-/** An attempt that got less of its limit was stopped by the machine. */
+/** An attempt that got less than this share of its limit was stopped by the machine. */
 const BUSY_SHARE = 0.9
 const LITERALS_MAX = 24
 const COMMON = ['a', 'A', ' ', '\n', '1', '.', "'", 'é', 'a b ', ' .']
 
 /**
- * Tries a tokenizer on texts of repeated characters. Throws a sentence when a pattern takes more
- * than linear time, or the steps together take seconds or write gigabytes: requests would do so
+ * Probes a tokenizer with texts of repeated characters. Throws when a pattern takes more than
+ * linear time, or the steps together take seconds or write gigabytes, because requests would do so
  * later.
  */
 export function probeTokenizer(
@@ -73,10 +79,10 @@ function endsWithin(work: () => unknown, limitMs: number): boolean {
     const startMs = processorMs()
     let ended = true
     try {
-      // The time limit of a script also stops functions that it calls, and patterns that run.
+      // The time limit of a script also stops the functions that it calls, and regular expressions.
       runInContext('work()', context, { timeout: limitMs * factor })
     } catch (error) {
-      // A text beyond the longest that the engine has.
+      // The text exceeds the maximum length of the engine.
       if (error instanceof RangeError) return false
       ended = (error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT'
     }
@@ -97,7 +103,7 @@ function processorMs(): number {
 const ESCAPES = /\\[pP]\{[^}]*\}|\\./gu
 const SYNTAX = /[\^$.*+?()[\]{}|\\]/u
 
-/** Characters that patterns name, each of which a hostile one may repeat. */
+/** Characters that occur in patterns, each of which a hostile text may repeat. */
 function literalsOf(patterns: readonly string[]): string[] {
   const characters = new Set(patterns.flatMap((text) => [...text.replaceAll(ESCAPES, '')]))
   return [...characters].filter((character) => !SYNTAX.test(character)).slice(0, LITERALS_MAX)

@@ -3,14 +3,14 @@ import { isRecord } from '#shared/json.ts'
 import { createCharsmap } from './charsmap.ts'
 import { normalizeNmt, spellBytes, splitByScript } from './rare-steps.ts'
 
-/** A step of the library's, whose methods may be replaced. */
+/** A step of the library, whose methods may be replaced. */
 type Step = Record<string, unknown>
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * Makes steps of the library do what the format's own implementation does. What differs is what
- * counts as a space, a digit or a letter outside of ASCII, settings that it does not read, and the
- * table of SentencePiece, for which it has a fixed approximation.
+ * Corrects steps of the library to match the reference implementation of the format. They differ in
+ * which characters count as spaces, digits or letters outside ASCII, in settings that the library
+ * does not read, and in the table of SentencePiece, which it only approximates.
  */
 export function correctSteps(
   { normalizer, pre_tokenizer: preTokenizer, model }: Json,
@@ -33,7 +33,7 @@ interface ModelStep {
 }
 
 /**
- * Unknown characters of a word in a row are one token; the library takes quadratic time to join
+ * Consecutive unknown characters of a word are one token; the library takes quadratic time to join
  * them.
  */
 function correctModel(model: ModelStep | null): void {
@@ -44,12 +44,12 @@ function correctModel(model: ModelStep | null): void {
   model._call = (words) =>
     words.flatMap((word) => {
       const tokens = model.encode([word])
-      // Only their id is asked for, which is that of the first.
+      // Only their id is needed, which is that of the first.
       return tokens.filter((token, at) => !(isUnknown(token) && isUnknown(tokens[at - 1])))
     })
 }
 
-/** The library reads the unknown token of a vocabulary of words from another file. */
+/** The library reads the unknown token of a word vocabulary from another file. */
 function correctUnknown(json: unknown, model: ModelStep | null): void {
   if (model === null || !isRecord(json) || json.type !== 'WordLevel') return
   if (typeof json.unk_token !== 'string') return
@@ -108,7 +108,7 @@ function correctNormalizer(json: Json, step: Step): void {
   }
 }
 
-/** Character by character: a sigma at the end of a word is not a special case. */
+/** Character by character, so that a sigma at the end of a word is not a special case. */
 function lowercase(text: string): string {
   return plainSigma(text).toLowerCase()
 }
@@ -120,7 +120,7 @@ function plainSigma(text: string): string {
 const PUNCTUATION = String.raw`\p{P}\u0021-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u007E`
 const WORD = String.raw`\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}`
 
-/** The cuts that behaviours make around what a pattern finds. */
+/** The cuts that behaviours make around a match. */
 const BEHAVIOURS: Readonly<Record<string, (found: string, other: string) => string>> = {
   isolated: (found, other) => `${other}+|${found}`,
   contiguous: (found, other) => `${other}+|${found}+`,
@@ -171,17 +171,17 @@ interface ByteLevelStep {
   readonly add_prefix_space: boolean
   readonly use_regex: boolean
   readonly pattern: RegExp
-  /** How a byte is spelled. */
+  /** The spelling of each byte. */
   readonly byte_encoder: Readonly<Record<number, string>>
 }
 
-/** The words of a text with their bytes spelled; the library takes every word apart for it. */
+/** The words of a text with their bytes spelled; the library would split every word for it. */
 function spellWords(text: string, step: ByteLevelStep): string[] {
   const whole = step.add_prefix_space && !text.startsWith(' ') ? ` ${text}` : text
   const words: readonly string[] = step.use_regex ? (whole.match(step.pattern) ?? []) : [whole]
   const space = step.byte_encoder[0x20] as string
   return words.map((word) => {
-    // These bytes are spelled as the characters that they are.
+    // These bytes are spelled as their own characters.
     if (/^ ?[!-~]*$/.test(word)) return word.startsWith(' ') ? space + word.slice(1) : word
     let spelled = ''
     for (const byte of Buffer.from(word)) spelled += step.byte_encoder[byte]
@@ -189,7 +189,9 @@ function spellWords(text: string, step: ByteLevelStep): string[] {
   })
 }
 
-/** The library does not cut between the words, and does not know the setting of older files. */
+/**
+ * The library does not split between the words, and does not support the setting of older files.
+ */
 function correctMetaspace(json: Json, step: Step): void {
   if (json.prepend_scheme === undefined && json.add_prefix_space === false) {
     step.prepend_scheme = 'never'
@@ -202,7 +204,7 @@ function correctMetaspace(json: Json, step: Step): void {
     mend.call(step, text, options).flatMap((piece) => piece.match(words) ?? [])
 }
 
-/** The library splits everything as `isolated`, which most files ask for. */
+/** The library splits everything as `isolated`, which is correct for most files. */
 function correctSplit({ pattern, behavior, invert }: Json, step: Step): void {
   const name = behaviourName(behavior)
   const text = isRecord(pattern) ? pattern.String : undefined

@@ -13,11 +13,11 @@ import { withKnownSteps } from './rare-steps.ts'
 import { type ProbedTokenizer, probeTokenizer } from './tokenizer-probe.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 
-/** Text to token ids by the model's own rules. */
+/** Encodes text to token ids by the model's own rules. */
 export interface Tokenizer {
   readonly pieces: TokenPieces
   encode(text: string, options: EncodeOptions): number[]
-  /** The same of a long text, with everything else in the process taking turns. */
+  /** The same for a long text, yielding to the event loop. */
   encodeCooperatively(text: string, options: EncodeOptions): Promise<number[]>
   /** Two texts with the tokenizer's own markers, and which of them each token belongs to. */
   encodePair(first: string, second: string): TextPair
@@ -27,19 +27,19 @@ export interface Tokenizer {
 
 /** How a text becomes token ids. */
 interface EncodeOptions {
-  /** Lets the tokenizer put its own markers around the text. */
+  /** Adds the tokenizer's own markers around the text. */
   readonly addSpecialTokens: boolean
   /** Parts in which control tokens are plain text; none when absent. */
   readonly content?: readonly ContentSpan[]
 }
 
-/** What a tokenizer knows beyond its own files. */
+/** Options of a tokenizer beyond its own files. */
 interface TokenizerOptions {
-  /** Added tokens that give a text its structure although no file marks them as special. */
+  /** Added tokens that structure a text although no file marks them as special. */
   readonly isTag?: (content: string) => boolean
 }
 
-/** Parts that a file may leave out. */
+/** Parts that a file may omit. */
 const EMPTY = {
   normalizer: null,
   pre_tokenizer: null,
@@ -47,16 +47,16 @@ const EMPTY = {
   decoder: null,
   added_tokens: [],
 }
-/** What these do stands in `tokenizer.json` as well, where other programs read it. */
+/** `tokenizer.json` contains the effect of these settings as well, which other programs read. */
 const OF_SLOW_TOKENIZERS = { remove_space: false, do_lowercase_and_remove_accent: false }
 
-/** Two texts that are read together. */
+/** Two texts that are encoded together. */
 interface TextPair {
   readonly tokenIds: number[]
   readonly typeIds: number[]
 }
 
-/** Makes a tokenizer of the parsed `tokenizer.json` and `tokenizer_config.json`. */
+/** Creates a tokenizer from the parsed `tokenizer.json` and `tokenizer_config.json`. */
 export function createTokenizer(
   tokenizerJson: object,
   tokenizerConfig: object,
@@ -68,7 +68,7 @@ export function createTokenizer(
     ...json,
     normalizer: withKnownSteps(json.normalizer, 'normalizer'),
     pre_tokenizer: withKnownSteps(json.pre_tokenizer, 'pre_tokenizer'),
-    // Texts are put together by this module, which knows more decoders.
+    // This module decodes texts itself, because it supports more decoders.
     decoder: null,
   }
   const library = new LibraryTokenizer(known, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
@@ -97,7 +97,7 @@ export function createTokenizer(
   }
 }
 
-/** What encoding a text of any size found out. */
+/** The result of encoding a text of any size. */
 type EncodeOutcome =
   | { readonly fits: true; readonly tokenIds: number[] }
   | { readonly fits: false; readonly estimatedTokens: number }
@@ -107,8 +107,8 @@ const USUAL_CHARS_PER_TOKEN = 6
 const LARGEST_CHARS_PER_TOKEN = 64
 
 /**
- * Characters that so many tokens take as a rule, and at most; never less than are encoded in one
- * go.
+ * Characters that this many tokens usually take, and at most; never less than are encoded in one
+ * call.
  */
 export function charsWithin(tokensMax: number): { readonly usual: number; readonly most: number } {
   return {
@@ -147,7 +147,7 @@ async function estimateOverflow(
   text: string,
   tokensMax: number,
 ): Promise<number | undefined> {
-  // A word cut between two slices may count for a few tokens more than it is.
+  // A word that is cut between two slices may count for a few tokens more.
   const certainlyTooMany = tokensMax * 1.05 + 64
   const { most: charsMax } = charsWithin(tokensMax)
   let counted = 0

@@ -3,10 +3,10 @@ import { uniformAt } from '#workers/sampling/counter-random.ts'
 
 import type { TokenizedExample } from './examples.ts'
 
-/** Texts of one run of the graph: each row has one or more, one behind the other. */
+/** Texts of one run of the graph: each row contains one or more, concatenated. */
 export type Layout = readonly (readonly TokenizedExample[])[]
 
-/** How texts are put into runs. */
+/** How texts are packed into runs. */
 export interface LayoutLimits {
   /** Tokens of a run, padding included. */
   readonly tokensMax: number
@@ -38,7 +38,7 @@ export function batchesOf<Example>(
   })
 }
 
-/** Rows of short texts are filled up to this length, or to that of the longest text. */
+/** Rows of short texts are padded to this length, or to that of the longest text. */
 const ROW_TOKENS = 128
 
 /**
@@ -83,12 +83,12 @@ export interface RunInputs {
   readonly mask: BigInt64Array
   readonly positions: BigInt64Array
   readonly segments: BigInt64Array
-  /** Tokens whose next one is a target, by their index in the rows one behind the other. */
+  /** Tokens whose successor is a target, by their index in the concatenated rows. */
   readonly targetRows: BigInt64Array
   readonly targetIds: BigInt64Array
 }
 
-/** Rows are padded behind their texts, where causal attention does not see it. */
+/** Rows are padded after their texts, where causal attention does not reach. */
 export function inputsOf(layout: Layout): RunInputs {
   const lengthOf = (row: readonly TokenizedExample[]): number =>
     row.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
@@ -123,7 +123,7 @@ export function inputsOf(layout: Layout): RunInputs {
   }
 }
 
-/** Targets of an example: a first token is predicted from nothing and is not a target. */
+/** Targets of an example; the first token is not a target, because nothing predicts it. */
 export function numTargets({ isTarget }: TokenizedExample): number {
   return isTarget.reduce((sum, wanted, index) => sum + (wanted && index > 0 ? 1 : 0), 0)
 }

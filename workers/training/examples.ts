@@ -10,7 +10,7 @@ export interface TokenizedExample {
   readonly isTarget: readonly boolean[]
 }
 
-/** Texts beyond so many contexts are refused instead of truncated. */
+/** Texts longer than this many contexts are refused instead of truncated. */
 const CONTEXTS_MAX = 16
 
 /**
@@ -61,8 +61,8 @@ async function readPair(
 }
 
 /**
- * A message begins where the chat before it, opened for an answer, ends. Both are rendered by the
- * template, because only it knows what it writes around a message.
+ * A message begins where the chat before it, opened for an answer, ends. The template renders both,
+ * because only it knows the text around a message.
  */
 async function readChat(
   { endTokenIds }: TextModel,

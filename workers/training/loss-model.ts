@@ -54,7 +54,7 @@ export class LossModel {
     this.#gradientTensors = layout.gradients(runtime, this.gradients)
   }
 
-  /** Loads the graph with gradients. `file` is where the weights of the decoder are. */
+  /** Loads the graph with gradients. `file` is the location of the decoder's weights. */
   static async open(
     runtime: Runtime,
     graph: TrainingGraph,
@@ -85,7 +85,7 @@ export class LossModel {
     return await this.#run(this.#training, layout, { ...options, outputs: this.#gradientTensors })
   }
 
-  /** Runs forward alone. The session for it is loaded at the first call. */
+  /** Runs forward only. The session for it is loaded on first use. */
   async evaluate(layout: Layout, options: RunOptions): Promise<RunSums> {
     this.#evaluation ??= this.#openEvaluation()
     return await this.#run(await this.#evaluation, layout, { ...options, outputs: {} })
@@ -138,7 +138,7 @@ export class LossModel {
     const feeds: Record<string, Tensor> = {}
     for (const { name, type, dims } of session.inputs) {
       if (name in this.#matrices) continue
-      // Inputs of a cache are empty: a training sees whole texts.
+      // Inputs of a cache are empty, because a training runs whole texts.
       const empty = dims.map((size, axis) =>
         typeof size === 'number' ? size : axis === 0 ? rows : 0,
       )

@@ -28,7 +28,7 @@ interface TokenizedFile {
   readonly digest: string
 }
 
-/** Reads and tokenizes JSON lines. Examples without a target after truncation are left out. */
+/** Reads and tokenizes JSON lines. Examples without a target after truncation are skipped. */
 export async function readExamples(
   storage: ObjectStore,
   key: string,
@@ -74,7 +74,7 @@ function tooLarge(what: string): Error {
   })
 }
 
-/** The API has validated every line; this error is for files that another one prepared. */
+/** The API has validated every line; this error is for files from another source. */
 function parse(json: string, line: number): TrainingExample {
   try {
     const example = JSON.parse(json) as TrainingExample

@@ -10,11 +10,11 @@ export interface TrainingState {
   readonly reached: Reached
   /** Stored adapters, oldest first. */
   readonly checkpoints: readonly TrainingCheckpoint[]
-  /** The last steps, whose reports may have come after the API process stopped to read them. */
+  /** The last steps, whose reports may have arrived after the API process stopped reading. */
   readonly recent: readonly TrainingProgress[]
 }
 
-/** Everything before the first step. */
+/** The state before the first step. */
 export function beginState(elements: Float32Array<ArrayBuffer>): TrainingState {
   return {
     optimizer: new AdamW(elements),
@@ -28,7 +28,10 @@ const VERSION = 2
 const LENGTH_BYTES = 4
 const FLOAT_BYTES = 4
 
-/** One object, so that a state is stored whole or not at all: a JSON header and the elements. */
+/**
+ * Written as one object, so that a state is stored completely or not at all: a JSON header and the
+ * elements.
+ */
 export function writeState(
   { optimizer, reached, checkpoints, recent }: TrainingState,
   fingerprint: string,
@@ -58,8 +61,8 @@ export function writeState(
 }
 
 /**
- * The state in an object; undefined when it is of another training, as after a change of the base
- * model.
+ * The state in an object; undefined when it belongs to another training, for instance after a
+ * change of the base model.
  */
 export function readState(
   object: Buffer,

@@ -15,17 +15,17 @@ import {
 /** How many tokens an image may take, as the request says. */
 type Detail = 'low' | 'high'
 
-/** The token of an image before its marks are known, and the text that is written around it. */
+/** The token of an image before its marks are known, and the text around it. */
 export interface Placeholder {
   readonly tokenId: number
-  /** Joins the text of the template beside it, so that it is part of its tokens. */
+  /** Joins the surrounding text of the template, so that it is tokenized together. */
   readonly margin: string
 }
 
 /** A family's rules with the numbers of one model. */
 export interface VisionRules {
   readonly pixels: PixelSettings
-  /** At the places of embeddings. */
+  /** The token id at the positions of embeddings. */
   readonly imageTokenId: number
   /** The text that the chat template writes for an image. */
   readonly placeholder: Placeholder
@@ -52,14 +52,14 @@ const FAMILIES: Readonly<Record<string, ReadRules>> = {
   llava_onevision: readOneVision,
 }
 
-/** Families that the mechanism does not fit, and why. */
+/** Unsupported families, with the reason. */
 const REFUSED: Readonly<Record<string, string>> = {
   florence2: 'it writes with an encoder and a decoder that attends to it',
   mllama: 'images enter its layers by cross-attention',
   paligemma: 'its prompts are attended to in both directions, and it has no chats',
 }
 
-/** The rules of a model. Throws an `Error` that names what its files lack. */
+/** The rules of a model. Throws an `Error` that names missing settings. */
 export function rulesOf(
   config: Json,
   processor: Json,
@@ -93,7 +93,7 @@ function readLlava(config: Json, processor: Json): VisionRules {
   }
 }
 
-const LONGEST_EDGE_MAX = 4096 // pixels, as the processors of these families have it
+const LONGEST_EDGE_MAX = 4096 // pixels, as in the processors of these families
 const FAKE = '<fake_token_around_image>'
 
 /** Idefics3 and SmolVLM: tiles of a large image, and all of it in the size of a tile. */
@@ -152,18 +152,18 @@ function withLongest({ width, height }: ImageSize, longest: number): ImageSize {
   throw new Error(`preprocessor_config.json: "longest_edge" is more than ${LONGEST_EDGE_MAX}`)
 }
 
-// An encoder compares all patches of an image with each other: sixteen times as much for twice its
-// width. Files of these families allow ten times as many tokens, and their class as many as this.
+// An encoder relates all patches of an image to each other: sixteen times the work for twice the
+// width. Files of these families allow ten times as many tokens; their code defaults to this many.
 const IMAGE_TOKENS_MAX = 1280
 const LOW_DETAIL_EMBEDDINGS = 256
 
-/** Qwen2-VL to Qwen3-VL: the image in about its own size, whose patches the encoder reads. */
+/** Qwen2-VL to Qwen3-VL: the image at about its own size, whose patches the encoder reads. */
 function readQwen(config: Json, processor: Json, imageTokensMax: number): VisionRules {
   const side = numberOf(processor, 'patch_size', 14)
   const merge = numberOf(processor, 'merge_size', 2)
   const frames = numberOf(processor, 'temporal_patch_size', 2)
   const size = isRecord(processor.size) ? processor.size : {}
-  // Older files have numbers of pixels, which count where both are there.
+  // Older files state numbers of pixels, which take precedence if both exist.
   const leastOfSize = numberOf(size, 'shortest_edge', numberOf(size, 'min_pixels', 56 * 56))
   const mostOfSize = numberOf(size, 'longest_edge', numberOf(size, 'max_pixels', 28 * 28 * 1280))
   const least = numberOf(processor, 'min_pixels', leastOfSize)
@@ -202,7 +202,7 @@ function readGemma(config: Json, processor: Json): VisionRules {
 
 /**
  * LLaVA-OneVision: the whole image in one size. Its tiles of larger images end with an embedding
- * (`image_newline`) that no graph of its exports has.
+ * (`image_newline`) that its exports do not contain.
  */
 function readOneVision(config: Json, processor: Json): VisionRules {
   const vision = recordOf(config, 'vision_config')
@@ -242,14 +242,14 @@ function smartResize(
   return { width: whole(width * grow, Math.ceil), height: whole(height * grow, Math.ceil) }
 }
 
-/** As Python rounds. */
+/** Rounds like Python. */
 function roundHalfEven(value: number): number {
   const floor = Math.floor(value)
   if (value - floor !== 0.5) return Math.round(value)
   return floor % 2 === 0 ? floor : floor + 1
 }
 
-/** Templates of most families write the token that is at the places of embeddings, too. */
+/** Templates of most families write the token that is used for embeddings. */
 function imageTokensOf(config: Json): Pick<VisionRules, 'imageTokenId' | 'placeholder'> {
   const tokenId = tokenOf(config, 'image')
   return { imageTokenId: tokenId, placeholder: { tokenId, margin: '' } }

@@ -15,7 +15,7 @@ export class FeatureCache {
     this.#bytesMax = bytesMax
   }
 
-  /** The embeddings of a key; computed when they are not there. A failure is not kept. */
+  /** The embeddings of a key; computed if missing. A failure is not cached. */
   get(key: string, compute: () => Promise<Embeddings>): Promise<Embeddings> {
     const known = this.#entries.get(key)
     if (known !== undefined) {
@@ -38,7 +38,7 @@ export class FeatureCache {
     for (const oldest of this.#entries.keys()) {
       if (this.#bytes <= this.#bytesMax) return
       const size = this.#sizes.get(oldest)
-      // One that is being computed has no size yet.
+      // An entry that is being computed has no size yet.
       if (size === undefined) continue
       this.#bytes -= size
       this.#sizes.delete(oldest)

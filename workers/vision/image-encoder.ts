@@ -7,7 +7,7 @@ import { allocateElements } from '#workers/tensor/element-type.ts'
 
 import type { PixelValues } from './pixel-values.ts'
 
-/** Tiles in one run; more take memory and give other runs no chance between them. */
+/** Tiles in one run; more take memory and block other runs. */
 const TILES_PER_RUN = 4
 
 /** Names of the input with rows and columns of patches. */
@@ -17,14 +17,14 @@ const GRID_NAMES = ['image_grid_thw', 'grid_thw']
 interface EncoderShape {
   /** Elements of an embedding; any number if undefined. */
   readonly size: number | undefined
-  /** The first output is taken where there is none of this name. */
+  /** The first output is used if there is none of this name. */
   readonly outputName?: string
 }
 
 /**
- * Runs the graph `vision_encoder`, whose inputs say what it reads: tiles `[n, 3, height, width]`,
- * tiles of one text `[1, n, 3, height, width]` with a mask of their pixels, or patches with their
- * grid.
+ * Runs the graph `vision_encoder`, whose inputs determine its format: tiles `[n, 3, height,
+ * width]`, tiles of one text `[1, n, 3, height, width]` with a mask of their pixels, or patches
+ * with their grid.
  */
 export class ImageEncoder {
   readonly #runtime: Runtime
@@ -34,7 +34,7 @@ export class ImageEncoder {
   readonly #type: 'float32' | 'float16'
   readonly #size: number | undefined
 
-  /** Throws `ModelLoadError` for a graph that reads something else or makes other embeddings. */
+  /** Throws `ModelLoadError` for a graph with other inputs or embeddings. */
   constructor(
     runtime: Runtime,
     session: ModelSession,
@@ -121,14 +121,14 @@ export class ImageEncoder {
     return this.#runtime.tensor(this.#type, data, shape)
   }
 
-  /** Tiles are whole: every pixel counts. */
+  /** Tiles are complete: every pixel counts. */
   #maskTensor(dims: readonly number[]): Tensor {
     const [tiles = 1, , height = 1, width = 1] = dims
     const mask = new Uint8Array(tiles * height * width).fill(1)
     return this.#runtime.tensor('bool', mask, [1, tiles, height, width])
   }
 
-  /** One image of one moment. */
+  /** The grid of one image, as a single frame. */
   #gridTensor([rows = 1, columns = 1]: readonly number[]): Tensor {
     const grid = BigInt64Array.of(1n, BigInt(rows), BigInt(columns))
     return this.#runtime.tensor('int64', grid, [1, 3])

@@ -6,20 +6,20 @@ export interface ImageSize {
   readonly height: number
 }
 
-/** The tokens of an image in a prompt: text, one token, or places of its embeddings. */
+/** The tokens of an image in a prompt: text, one token, or positions of its embeddings. */
 export type Mark = string | { readonly tokenId: number } | { readonly embeddings: number }
 
-/** The steps and tokens of an image of one size. */
+/** The processing and tokens of an image of one size. */
 export interface ImageLayout {
   /** Sizes to which it is resized, one after another. */
   readonly sizes: readonly ImageSize[]
-  /** Parts of the last one that the encoder reads, all of one size; each is cut out around `at`. */
+  /** Parts of the last size that the encoder reads, all of one size; each is centred at `at`. */
   readonly tiles: readonly { readonly x: number; readonly y: number }[]
   readonly tile: ImageSize
   /** The whole image in the size of a tile comes last. */
   readonly hasOverview: boolean
   readonly marks: readonly Mark[]
-  /** Rows and columns of its embeddings, where the positions of a text follow them. */
+  /** Rows and columns of its embeddings, if positions in a text depend on them. */
   readonly grid?: { readonly rows: number; readonly columns: number }
 }
 

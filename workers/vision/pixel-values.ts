@@ -12,7 +12,7 @@ export interface PixelValues {
   readonly grid?: readonly [number, number]
 }
 
-/** Makes the input of an encoder of an image. Takes long: run it in a thread. */
+/** Computes the encoder's input of an image. This takes long, so run it in a thread. */
 export function pixelValues(
   image: Pixels,
   layout: ImageLayout,
@@ -44,7 +44,7 @@ function crop(
   return { data, width, height }
 }
 
-/** What each of the 256 values of a channel becomes. */
+/** The converted values of the 256 levels of a channel. */
 function tablesOf({ scale, mean, std }: PixelSettings): readonly Float32Array[] {
   return mean.map((average, channel) => {
     return Float32Array.from({ length: 256 }, (_, value) => {

@@ -12,7 +12,7 @@ const KERNEL_CODES: Readonly<Record<number, KernelName>> = {
   3: 'bicubic',
 }
 
-/** How `preprocessor_config.json` makes numbers of pixels. */
+/** The conversion of pixels to numbers in `preprocessor_config.json`. */
 export function pixelSettings(processor: Json): PixelSettings {
   const kernel = KERNEL_CODES[numberOf(processor, 'resample', 3)]
   if (kernel === undefined) throw new Error('preprocessor_config.json: unknown "resample"')
@@ -52,7 +52,7 @@ function squareOr(side: unknown): ImageSize | undefined {
   return typeof side === 'number' ? { width: side, height: side } : undefined
 }
 
-/** The whole image in the size of a tile, without regard to its shape. */
+/** The whole image in the size of a tile, regardless of its aspect ratio. */
 export function wholeImage(tile: ImageSize, marks: readonly Mark[]): ImageLayout {
   return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks }
 }
@@ -70,7 +70,7 @@ const RATIO_MAX = 200
 /** An image that is much longer than wide. */
 export class ImageShapeError extends Error {}
 
-/** Throws for shapes that no encoder reads; a line of pixels would become a huge image. */
+/** Throws for shapes that encoders do not support; a line of pixels would become a huge image. */
 export function assertBounded({ width, height }: ImageSize): void {
   if (Math.max(width, height) <= RATIO_MAX * Math.min(width, height)) return
   throw new ImageShapeError(`one side is more than ${RATIO_MAX} times as long as the other`)
@@ -83,7 +83,7 @@ export function recordOf(record: Json, name: string): Json {
   throw new Error(`the model's configuration has no "${name}"`)
 }
 
-/** A number of a file. Throws an `Error` that names it where it has no fallback. */
+/** A number of a file. Throws an `Error` that names it if it is missing and has no fallback. */
 export function numberOf(record: Json, name: string, fallback?: number): number {
   const value = record[name] ?? fallback
   if (typeof value === 'number' && Number.isFinite(value)) return value

@@ -37,14 +37,14 @@ interface Taps {
   readonly width: number
 }
 
-/** Weights have this many bits behind the point, so that sums stay within 32 bits. */
+/** Weights have this many fraction bits, so that sums stay within 32 bits. */
 const FRACTION_BITS = 22
 const CHANNELS = 3
 
 /**
- * Resizes RGB pixels exactly as torchvision and Pillow 12 do: a kernel as wide as the reduction,
- * whole numbers as weights, rows first and columns of the rounded result afterwards. Pillow 13
- * begins with the columns of tall images, which clips other values between the two passes.
+ * Resizes RGB pixels exactly like torchvision and Pillow 12: a kernel as wide as the reduction,
+ * integer weights, rows first, then columns of the rounded result. Pillow 13 starts with the
+ * columns of tall images, which clips other values between the two passes.
  */
 export function resample(
   image: Pixels,
@@ -81,7 +81,7 @@ function resampleColumns(image: Pixels, target: number, kernel: KernelName): Pix
   return { data: made, width, height: target }
 }
 
-/** Writes one pixel: the weighted sum of those from `from` on, `step` elements apart. */
+/** Writes one pixel: the weighted sum of pixels starting at `from`, `step` elements apart. */
 function sumTaps(
   data: Uint8Array,
   from: number,

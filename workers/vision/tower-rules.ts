@@ -16,12 +16,12 @@ import {
 /** How a model reads an image that it embeds or classifies. */
 export interface TowerRules {
   readonly pixels: PixelSettings
-  /** What an image counts as: the patches that the model sees. */
+  /** The number of tokens that an image counts as: the patches that the model reads. */
   readonly tokensPerImage: number
   layout(size: ImageSize): ImageLayout
 }
 
-/** The rules of CLIP, SigLIP, ViT and their kind. Throws `ModelLoadError` for others. */
+/** The rules of CLIP, SigLIP, ViT and similar models. Throws `ModelLoadError` for others. */
 export async function readTowerRules(folder: string): Promise<TowerRules> {
   const processor = await readJson(folder, 'preprocessor_config.json')
   const config = (await findJson(folder, 'config.json')) ?? {}
@@ -32,7 +32,9 @@ export async function readTowerRules(folder: string): Promise<TowerRules> {
   }
 }
 
-/** The same rules in the names of CLIP's processor. Throws an `Error` for another way. */
+/**
+ * The same rules under the names of CLIP's processor. Throws an `Error` for unsupported settings.
+ */
 function withUsualNames(processor: Json): Json {
   const type = processor.image_processor_type ?? processor.feature_extractor_type
   if (type === 'JinaCLIPImageProcessor') return withNamesOfJina(processor)
@@ -60,14 +62,14 @@ function withNamesOfJina(processor: Json): Json {
 }
 
 const PATCH_SIDES: Readonly<Record<string, number>> = { siglip: 16, siglip2: 16 }
-// Of CLIP; convolutions end with one place for as many pixels, too.
+// The patch side of CLIP; convolutions also reduce as many pixels to one position.
 const PATCH_SIDE = 32
 
 function rulesOf(config: Json, processor: Json): TowerRules {
   if (processor.do_resize === false) {
     throw new Error('preprocessor_config.json: "do_resize": false is not supported')
   }
-  // One of the two: images are cropped, or squeezed without regard to their shape.
+  // Either images are cropped, or squeezed regardless of their aspect ratio.
   const isCropped = processor.do_center_crop ?? processor.crop_size !== undefined
   const read = isCropped === true ? readCentre(processor) : () => wholeImage(sizeOf(processor), [])
   const { tile } = read({ width: 1, height: 1 }, [])

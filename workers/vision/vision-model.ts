@@ -20,21 +20,21 @@ const CACHE_BYTES_MAX = 256 * 1024 ** 2
 /** One image is prepared while another is encoded. */
 const IMAGES_AT_ONCE = 2
 
-/** An image of a prompt: how it is written, and its embeddings. */
+/** An image of a prompt: its marks, and its embeddings. */
 export interface PromptImage {
   readonly marks: readonly Mark[]
   readonly grid: ImageLayout['grid']
-  /** A negative number of its content, which differs from that of every other image. */
+  /** A negative hash of its content, which differs between images. */
   readonly id: number
-  /** Computed once for an image, or taken from the cache of a scope. */
+  /** Computed once per image, or taken from the cache of a scope. */
   encode(options: { readonly scope: string; readonly signal: AbortSignal }): Promise<Float32Array>
 }
 
 /** The parts with which a language model reads images. */
 export interface VisionModel {
-  /** The token at the places of embeddings. */
+  /** The token at the positions of embeddings. */
   readonly imageTokenId: number
-  /** What a prompt has at the place of each image before it is written out. */
+  /** The placeholder of each image in a prompt before it is expanded. */
   readonly placeholder: Placeholder
   /** Checks and lays out the file of an image. Throws `invalidRequest` naming its field. */
   read(bytes: Buffer, image: Pick<MessageImage, 'path' | 'detail'>): Promise<PromptImage>
@@ -94,11 +94,13 @@ class LoadedVision implements VisionModel {
     return {
       marks: layout.marks,
       grid: layout.grid,
-      // 52 bits: numbers hold them exactly, and two images of one text will not share them.
+      // 52 bits, which numbers represent exactly; a collision between two images of a text is
+      // negligible.
       id: -1 - Number(digest.readBigUInt64BE() >> 12n),
       encode: async ({ scope, signal }) => {
         if (signal.aborted) throw new CancelledError()
-        // Others may wait for the same image, so that its computation does not end with a request.
+        // Other requests may wait for the same image, so its computation does not end with this
+        // one.
         const embeddings = await this.#cache.get(`${scope}\0${key}`, () => {
           return this.#turns.run(() => this.#compute(bytes, layout, path))
         })
@@ -124,14 +126,14 @@ class LoadedVision implements VisionModel {
   }
 }
 
-/** The embeddings of which marks have places. */
+/** The number of embeddings in the marks. */
 function countEmbeddings(marks: readonly Mark[]): number {
   const countOf = (mark: Mark): number =>
     typeof mark !== 'string' && 'embeddings' in mark ? mark.embeddings : 0
   return marks.reduce((sum, mark) => sum + countOf(mark), 0)
 }
 
-/** The layout of an image. Throws `invalidRequest` naming the field of a shape that is not read. */
+/** The layout of an image. Throws `invalidRequest` naming the field for an unsupported shape. */
 export function layoutWithin(param: string, layout: () => ImageLayout): ImageLayout {
   try {
     return layout()

@@ -4,7 +4,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { rulesOf, type VisionOptions, type VisionRules } from './families.ts'
 
-/** How the model of a folder reads images. Throws `ModelLoadError`. */
+/** The image rules of a model's folder. Throws `ModelLoadError`. */
 export async function readVisionRules(
   folder: string,
   options: VisionOptions = {},
@@ -24,7 +24,7 @@ export async function readVisionRules(
   }
 }
 
-/** Newer folders have the settings of images among those of all that a model reads. */
+/** Newer folders keep the image settings among those of the whole processor. */
 async function findProcessor(folder: string): Promise<Record<string, unknown> | undefined> {
   const own = await findJson(folder, 'preprocessor_config.json')
   const shared = (await findJson(folder, 'processor_config.json'))?.image_processor

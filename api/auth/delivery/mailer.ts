@@ -32,7 +32,7 @@ interface SmtpMailerOptions {
 }
 
 const CONNECTIONS_MAX = 4
-const WAITING_MAX = 500 // Mails that wait for a connection; bounded, so that a dead server does not fill the memory.
+const WAITING_MAX = 500 // Mails that wait for a connection; bounds the memory while the server is dead.
 const SMTP_TIMEOUT_MS = 5_000
 // A request that waits for its mail has ten seconds, and may have fetched a template first.
 const DELIVERY_TIMEOUT_MS = 6_000

@@ -32,7 +32,7 @@ export interface IdTokens {
 
 const DISCOVERY_TTL_MS = 3_600_000
 const KEYS_TTL_MS = 600_000
-const KEYS_REFRESH_GAP_MS = 30_000 // An unknown key id triggers another fetch, but not for every forged token.
+const KEYS_REFRESH_GAP_MS = 30_000 // An unknown key id triggers a fetch, but not with every forged token.
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA']
 const CLOCK_SKEW_SECONDS = 60
 

@@ -3,35 +3,35 @@ import type { GrammarSurvey } from './dead-ends.ts'
 import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
-/** A set of ways in which the text so far can go on; the same set is always the same object. */
+/** The possible continuations of a text. The same set is always the same object. */
 export interface AutomatonState {
   /** Whether the text may end here. */
   readonly isAccepting: boolean
-  /** Whether nothing may follow. */
+  /** Whether the text cannot continue. */
   readonly isFinal: boolean
   readonly tops: readonly Frame[]
   /**
-   * By byte: a state, null where the text would be wrong, undefined where the transition is not
+   * By byte: a state, null if the text would be invalid, undefined if the transition is not
    * computed yet.
    */
   readonly next: (AutomatonState | null | undefined)[]
-  /** Built where a state has many tops and a first byte is read. */
+  /** Built when a state has many stacks and the first byte is read. */
   readers?: Readers
 }
 
-/** The frames of a state by what they read. */
+/** The frames of a state, by the bytes they read. */
 interface Readers {
-  /** By the byte that each reads next. */
+  /** Frames by the byte that they read next. */
   readonly byByte: ReadonlyMap<number, readonly Frame[]>
   /** Frames that read any of several bytes. */
   readonly ofSets: readonly Frame[]
 }
 
-/** What remains to be read: the rest of one node, then everything below it. */
+/** The remainder of one node, followed by the frames below it. */
 interface Frame {
   readonly id: number
   readonly grammar: Grammar
-  /** Bytes read, parts done or rounds made, according to the node's kind. */
+  /** Bytes read, parts completed or rounds made, depending on the node's kind. */
   readonly position: number
   readonly below: Frame | null
 }
@@ -39,26 +39,26 @@ interface Frame {
 const FRAMES_PER_STEP_MAX = 20_000
 const STATES_MAX = 20_000
 const FRAMES_MAX = 200_000
-const UNSORTED_TOPS_MAX = 16 // scanned for each byte; more are sorted by what they read
+const UNSORTED_TOPS_MAX = 16 // scanned for each byte; larger sets are indexed
 const CLOSED_FRAMES_MAX = 4096 // a longer key costs about as much as what it finds
 const BYTES_PER_STATE = 2300 // with its transitions
 const BYTES_PER_FRAME = 200 // with its key
 const BYTES_PER_PART = 300 // of the grammar itself
 
 /**
- * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and
- * numbered, so that a set of them is a state of a lazily built deterministic automaton: the first
- * visit of a (state, byte) pair expands the grammar, every later one is an array lookup.
+ * Reads bytes against a grammar. A possible continuation is a stack of frames. Stacks are shared
+ * and numbered, so that a set of them is a state of a lazily built deterministic automaton: the
+ * first visit of a (state, byte) pair expands the grammar, every later one is an array lookup.
  */
 export class Automaton {
   readonly start: AutomatonState
-  /** No text could be finished after entering one of these. */
+  /** No text can be completed after entering one of these. */
   readonly #deadEnds: Set<Grammar>
-  /** The results for the parts that are built when a text first reaches them. */
+  /** Grammars of the parts that are built when a text first reaches them. */
   readonly #made = new Map<Grammar, Grammar>()
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
-  /** By the frames that were to be expanded: most bytes of a class lead to the same. */
+  /** By the frames before expansion, because most bytes of a class lead to the same set. */
   readonly #closed = new Map<string, AutomatonState>()
   #closedKeyBytes = 0
   #numParts: number
@@ -66,7 +66,7 @@ export class Automaton {
   #framesExpanded = 0
   readonly #budget: WorkBudget | undefined
 
-  /** `survey` is what is already known of the grammar; `budget` is charged for each frame. */
+  /** `survey` is the known analysis of the grammar; `budget` is charged for each frame. */
   constructor(
     grammar: Grammar,
     { budget, survey }: { readonly budget?: WorkBudget; readonly survey?: GrammarSurvey } = {},
@@ -89,7 +89,7 @@ export class Automaton {
     )
   }
 
-  /** The frames computed so far: the measure of the work done. */
+  /** The number of frames computed so far, which measures the work done. */
   get framesExpanded(): number {
     return this.#framesExpanded
   }
@@ -127,7 +127,7 @@ export class Automaton {
     return state
   }
 
-  /** Expands frames until each stack begins with something that reads a byte. */
+  /** Expands frames until each stack begins with one that reads a byte. */
   #close(pending: (Frame | null)[]): AutomatonState {
     const tops = new Map<number, Frame>()
     const seen = new Set<number>()
@@ -215,7 +215,9 @@ export class Automaton {
     return state
   }
 
-  /** Bounds the memory: states in use live on through their holders; others are computed again. */
+  /**
+   * Bounds the memory: states in use stay referenced by their holders; others are computed again.
+   */
   #drop(): void {
     this.#states.clear()
     this.#frames.clear()
@@ -225,7 +227,7 @@ export class Automaton {
   }
 }
 
-/** The grammar offers too many readings of one text at once, such as deeply nested repetitions. */
+/** The grammar allows too many readings of one text, for instance by deeply nested repetitions. */
 export class GrammarTooAmbiguousError extends Error {
   constructor() {
     super('the grammar is too ambiguous')

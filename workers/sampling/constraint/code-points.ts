@@ -2,11 +2,11 @@ import { defined } from '#shared/json.ts'
 
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
-/** Inclusive ranges of Unicode code points, ascending and apart. */
+/** Inclusive ranges of Unicode code points, ascending and disjoint. */
 export type CodePointRanges = readonly (readonly [number, number])[]
 
 const CODE_POINT_MAX = 0x10ffff
-/** Ends of the lengths that UTF-8 distinguishes, and both sides of the surrogates. */
+/** Boundaries of the UTF-8 lengths, and of the surrogates. */
 const SEGMENTS: CodePointRanges = [
   [0, 0x7f],
   [0x80, 0x7ff],
@@ -15,7 +15,7 @@ const SEGMENTS: CodePointRanges = [
   [0x10000, CODE_POINT_MAX],
 ]
 
-/** One character out of the ranges, in UTF-8. Surrogates are not characters and drop out. */
+/** One character of the ranges, in UTF-8. Surrogates are not characters and are excluded. */
 export function oneCharacter(builder: GrammarBuilder, ranges: CodePointRanges): Grammar {
   const sequences = ranges.flatMap(([low, high]) =>
     SEGMENTS.flatMap(([start, end]) => splitRange(Math.max(low, start), Math.min(high, end))),
@@ -29,7 +29,7 @@ export function oneCharacter(builder: GrammarBuilder, ranges: CodePointRanges): 
   return builder.choiceOf([...(single.length > 0 ? [builder.byte(...single)] : []), ...longer])
 }
 
-/** Sorts ranges and joins those that touch. */
+/** Sorts ranges and joins adjacent ones. */
 export function normalizeRanges(ranges: CodePointRanges): CodePointRanges {
   const joined: [number, number][] = []
   for (const [low, high] of ranges.toSorted((a, b) => a[0] - b[0])) {
@@ -40,7 +40,7 @@ export function normalizeRanges(ranges: CodePointRanges): CodePointRanges {
   return joined
 }
 
-/** Every code point that is in none of the ranges. */
+/** All code points outside the ranges. */
 export function invertRanges(ranges: CodePointRanges): CodePointRanges {
   const inverted: [number, number][] = []
   let next = 0

@@ -7,14 +7,14 @@ import type { TokenTrie } from './token-trie.ts'
 import { buildTokenTrie } from './token-trie.ts'
 
 const GRAMMARS_MAX = 8
-/** Two that were worked out as far as they may be; ordinary ones take a few megabytes. */
+/** Two fully expanded grammars; ordinary ones take a few megabytes. */
 const GRAMMARS_BYTES_MAX = 128 * 1024 ** 2
-/** The key itself, and the schema that it was written from, which references hold. */
+/** The key itself, and the schema that it was derived from, which references keep in memory. */
 const BYTES_PER_KEY_CHARACTER = 3
 
 /**
- * The grammars that a model's requests used last, with what was worked out for them. They grow
- * while answers follow them, so the room that they take is looked at with each request.
+ * The most recently used grammars of a model, with their computed states. They grow while answers
+ * follow them, so their size is checked with each request.
  */
 export class ConstraintCache {
   readonly #pieces: TokenPieces
@@ -43,7 +43,7 @@ export class ConstraintCache {
     return this.#keep(key, this.#factories.get(key) ?? this.#build(await compile()))
   }
 
-  /** Bytes that are held, roughly. */
+  /** The approximate memory in bytes. */
   get bytes(): number {
     return [...this.#factories].reduce(
       (sum, [key, factory]) => sum + key.length * BYTES_PER_KEY_CHARACTER + factory.bytes,

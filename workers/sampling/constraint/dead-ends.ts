@@ -7,14 +7,14 @@ export interface GrammarSurvey {
 }
 
 /**
- * The number of parts of a grammar, and those that no text can satisfy: sets of no byte, choices
- * without an option, and parts that contain themselves forever. A part is alive once all its
- * required parts are; a part that is not alive when nothing changes any more is dead.
+ * Counts the parts of a grammar and finds those that no text can satisfy: empty byte sets, choices
+ * without options, and parts that contain themselves forever. A part is live once all its required
+ * parts are; a part that is not live when nothing changes any more is dead.
  */
 export function surveyGrammar(root: Grammar): GrammarSurvey {
   const found = new Map<Grammar, Part>([[root, { users: [], lacking: lackingOf(root) }]])
   const alive: Part[] = []
-  // A map goes on over what is added meanwhile.
+  // A map iteration includes entries that are added during it.
   for (const [grammar, part] of found) {
     if (part.lacking === 0) alive.push(part)
     for (const inner of partsOf(grammar)) {
@@ -35,9 +35,9 @@ export function surveyGrammar(root: Grammar): GrammarSurvey {
 }
 
 interface Part {
-  /** Each as often as it holds the part. */
+  /** One entry for each occurrence. */
   readonly users: Part[]
-  /** How many of its own parts have yet to come alive before it does. */
+  /** How many of its parts must become live first. */
   lacking: number
 }
 

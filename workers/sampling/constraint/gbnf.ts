@@ -9,7 +9,7 @@ const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' }
 const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 }
 const CODE_POINT_MAX = 0x10ffff
 
-/** A grammar that is not written in GBNF. The message says where and what is expected. */
+/** A grammar that is not valid GBNF. The message states the place and the expected syntax. */
 export class GbnfError extends Error {}
 
 /**

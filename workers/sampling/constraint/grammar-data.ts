@@ -2,10 +2,10 @@ import type { GrammarSurvey } from './dead-ends.ts'
 import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
-/** A grammar as plain data that passes between threads; nodes name each other by their place. */
+/** A grammar as plain data that can be sent to threads; nodes refer to each other by index. */
 export interface GrammarData {
   readonly nodes: readonly NodeData[]
-  /** Places of nodes that no text can satisfy. */
+  /** Indices of nodes that no text can satisfy. */
   readonly deadEnds: readonly number[]
 }
 
@@ -16,13 +16,13 @@ type NodeData =
   | { readonly kind: 'repeat'; readonly inner: number; readonly min: number; readonly max: number }
   | { readonly kind: 'reference'; readonly inner: number }
 
-/** A grammar with what is known about it. */
+/** A grammar with its analysis. */
 export interface SurveyedGrammar {
   readonly grammar: Grammar
   readonly survey?: GrammarSurvey
 }
 
-/** Writes a grammar as data; parts that would be made later are made now. */
+/** Converts a grammar to data; parts that are built later are built now. */
 export function toGrammarData(root: Grammar): GrammarData {
   const places = new Map<Grammar, number>([[root, 0]])
   const placeOf = (grammar: Grammar): number => {
@@ -39,7 +39,7 @@ export function toGrammarData(root: Grammar): GrammarData {
   return { nodes, deadEnds: dead }
 }
 
-/** Reads a grammar from its data. */
+/** Converts data to a grammar. */
 export function fromGrammarData({ nodes, deadEnds }: GrammarData): SurveyedGrammar {
   const grammars = link(nodes)
   const dead = new Set(deadEnds.map((place) => grammars[place] as Grammar))
@@ -50,7 +50,7 @@ export function fromGrammarData({ nodes, deadEnds }: GrammarData): SurveyedGramm
 function toNode(grammar: Grammar, placeOf: (grammar: Grammar) => number): NodeData {
   switch (grammar.kind) {
     case 'bytes':
-      // A copy: pooled buffers would carry their whole pool along.
+      // A copy, because a pooled buffer would be sent with its whole pool.
       return { kind: 'bytes', bytes: Uint8Array.from(grammar.bytes) }
     case 'oneOf':
       return { kind: 'oneOf', members: grammar.members }
@@ -70,7 +70,7 @@ function toNode(grammar: Grammar, placeOf: (grammar: Grammar) => number): NodeDa
 }
 
 function link(nodes: readonly NodeData[]): Grammar[] {
-  // Filled after all nodes exist: they may hold each other in circles.
+  // Filled after all nodes exist, because they may be circular.
   const grammars = nodes.map((node, place) => empty(node, place + 1))
   for (const [place, node] of nodes.entries()) {
     const inner = 'inner' in node && typeof node.inner === 'object' ? node.inner : []

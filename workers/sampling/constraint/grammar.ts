@@ -1,6 +1,6 @@
 import { WorkBudget } from '../../preparation/work-budget.ts'
 
-/** What a text may be, as a tree over bytes; references make it recursive. */
+/** The texts of a grammar, as a tree over bytes; references make it recursive. */
 export type Grammar =
   | { readonly kind: 'bytes'; readonly id: number; readonly bytes: Uint8Array }
   | { readonly kind: 'oneOf'; readonly id: number; readonly members: Uint8Array }
@@ -17,11 +17,12 @@ export type Grammar =
   | { readonly kind: 'later'; readonly id: number; readonly make: () => Grammar }
 
 /**
- * Makes the nodes of one grammar; each has its own number, which distinguishes states. Equal parts
- * are one node: the same few texts and digits occur in a large schema thousands of times.
+ * Creates the nodes of one grammar; each has its own number, which distinguishes states. Equal
+ * parts are one node, because the same few texts and digits occur thousands of times in a large
+ * schema.
  */
 export class GrammarBuilder {
-  /** Charged for each node that is asked for. */
+  /** Charged for each requested node. */
   readonly budget: WorkBudget
   #nodes = 0
   #asked = 0
@@ -33,7 +34,7 @@ export class GrammarBuilder {
     this.budget = budget
   }
 
-  /** How many nodes were asked for: a compiler uses it to refuse what grows too large. */
+  /** The number of requested nodes, by which a compiler refuses grammars that grow too large. */
   get size(): number {
     return this.#asked
   }
@@ -46,7 +47,7 @@ export class GrammarBuilder {
     })
   }
 
-  /** One byte out of inclusive ranges. */
+  /** One byte of inclusive ranges. */
   byte(...ranges: readonly (readonly [number, number])[]): Grammar {
     this.#ask()
     return once(this.#bytes, ranges.join(' '), () => {
@@ -56,9 +57,7 @@ export class GrammarBuilder {
     })
   }
 
-  /**
-   * A grammar that takes a while to make, and is made the first time that its name is asked for.
-   */
+  /** A grammar that is expensive to build, and is built when its name is first requested. */
   named(name: string, make: () => Grammar): Grammar {
     return once(this.#named, name, make)
   }

@@ -13,14 +13,14 @@ const lacks =
   (_, schema) =>
     names.every((name) => schema[name] === undefined)
 
-// Where a keyword that cannot be enforced limits nothing: exporters write many of them by default.
+// Where a keyword that cannot be enforced has no effect: exporters write many of them by default.
 const IDLE: Readonly<Record<string, Rule>> = {
   not: (value) => value === false,
   dependentSchemas: isEmpty,
   dependentRequired: isEmpty,
   dependencies: isEmpty,
   patternProperties: isEmpty,
-  // The name of a member is a string in any case.
+  // Member names are always strings.
   propertyNames: (value, schema) => takesAll(value, schema) || isAnyString(value),
   unevaluatedProperties: takesAll,
   unevaluatedItems: takesAll,
@@ -28,7 +28,7 @@ const IDLE: Readonly<Record<string, Rule>> = {
   minContains: (value, { contains }) => contains === undefined || value === 0,
   maxContains: lacks('contains'),
   uniqueItems: (value, { maxItems }) => value === false || maxItems === 0 || maxItems === 1,
-  // It speaks of what follows a list of schemas under `items`, which is refused by itself.
+  // It applies to items after a list of schemas under `items`, which is refused itself.
   additionalItems: (_, { items }) => !Array.isArray(items),
   multipleOf: (value, { type }) => isPartOfOne(value) && isInteger(type),
   divisibleBy: (value, { type }) => isPartOfOne(value) && isInteger(type),
@@ -39,21 +39,21 @@ const IDLE: Readonly<Record<string, Rule>> = {
 }
 
 /**
- * The schema in enforceable keywords: without those that limit nothing in their place, and with
- * multiples of one as integers.
+ * The schema in enforceable keywords: without those that have no effect there, and with multiples
+ * of one as integers.
  */
 export function withoutIdleKeywords(schema: Schema): Schema {
   const plain = schema.multipleOf === 1 ? { ...schema, type: asInteger(schema.type) } : schema
   const isIdle = ([name, value]: [string, unknown]): boolean =>
     Object.hasOwn(IDLE, name) && IDLE[name]?.(value, plain) === true
   const entries = Object.entries(plain)
-  // Most schemas have none, and a large one is of thousands.
+  // Most schemas have none, and a large one has thousands of entries.
   return entries.some(isIdle)
     ? Object.fromEntries(entries.filter((entry) => !isIdle(entry)))
     : plain
 }
 
-/** Whether a schema says no more than that the value is a string. */
+/** Whether a schema only requires a string. */
 function isAnyString(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return false
   const names = Object.keys(schema)

@@ -7,13 +7,13 @@ import type { Grammar, GrammarBuilder } from './grammar.ts'
 const STATES_MAX = 2000
 const STEPS_MAX = 1_200_000 // of all intersections of one schema together; a quarter of a second
 
-/** The states of both automata after the same bytes, and the grammar to be read from there. */
+/** The states of both automata after the same bytes, and the grammar from there on. */
 interface Meeting {
   readonly states: readonly AutomatonState[]
   readonly rule: { grammar: Grammar | undefined }
 }
 
-/** Makes grammars of what several accept at once, each only once, within a budget of steps. */
+/** Intersects grammars, each combination only once, within a budget of steps. */
 export class Intersections {
   readonly #builder: GrammarBuilder
   readonly #known = new Map<string, Grammar>()
@@ -25,8 +25,8 @@ export class Intersections {
   }
 
   /**
-   * The texts that all grammars accept; `name` identifies these grammars. Undefined when that takes
-   * too many rules or too long, as of grammars that count far.
+   * The texts that all grammars accept; `name` identifies the combination. Undefined when that
+   * takes too many rules or too long, for instance for grammars with large counts.
    */
   of(name: string, grammars: readonly Grammar[]): Grammar | undefined {
     const known = this.#known.get(name)
@@ -52,8 +52,8 @@ export class Intersections {
 }
 
 /**
- * Reads two grammars side by side: each pair of states that is met becomes a rule of its own, which
- * reads one byte and goes on with the rule of the next pair.
+ * Reads two grammars in parallel: each reached pair of states becomes a rule, which reads one byte
+ * and continues with the rule of the next pair.
  */
 class Walk {
   readonly #builder: GrammarBuilder
@@ -69,7 +69,7 @@ class Walk {
 
   run(): Grammar | undefined {
     const start = this.#meet(this.#automata.map((automaton) => automaton.start))
-    // A map goes on over what is added meanwhile.
+    // A map iteration includes entries that are added during it.
     for (const meeting of this.#meetings.values()) {
       if (this.#meetings.size > STATES_MAX) return undefined
       meeting.rule.grammar = this.#ruleOf(meeting.states)

@@ -2,7 +2,7 @@ import type { CodePointRanges } from './code-points.ts'
 import { invertRanges, normalizeRanges, oneCharacter, subtractRanges } from './code-points.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
-const INTEGER_DIGITS_MAX = 15 // what a double holds exactly, and an end to endless digits
+const INTEGER_DIGITS_MAX = 15 // the precision of a double, and a bound of endless digits
 const FRACTION_DIGITS_MAX = 15
 const CONTROLS: CodePointRanges = [[0, 0x1f]]
 const QUOTE_AND_BACKSLASH: CodePointRanges = [
@@ -20,12 +20,12 @@ const SHORT_ESCAPES: ReadonlyMap<number, string> = new Map([
 ])
 
 /**
- * JSON as a model should write it: on one line, with at most one space after a colon or comma.
- * A model cannot lose itself in white space or endless digits, and every text is valid JSON.
+ * JSON on one line, with at most one space after a colon or comma. A model cannot get lost in white
+ * space or endless digits, and every text is valid JSON.
  */
 export class JsonGrammar {
   readonly builder: GrammarBuilder
-  /** One character of a string, escaped where it must be. */
+  /** One character of a string, escaped if necessary. */
   readonly character: Grammar
   readonly string: Grammar
   readonly integer: Grammar
@@ -68,7 +68,7 @@ export class JsonGrammar {
     return this.builder.literal(JSON.stringify(value))
   }
 
-  /** A character that needs no escape in a string and is not one of the excluded ones. */
+  /** A character that needs no escape in a string, except the excluded ones. */
   plainCharacter(excluded: CodePointRanges): Grammar {
     return oneCharacter(
       this.builder,
@@ -76,7 +76,7 @@ export class JsonGrammar {
     )
   }
 
-  /** A character out of the ranges as it is written inside a string. */
+  /** A character of the ranges in its spelling inside a string. */
   characterOf(ranges: CodePointRanges): Grammar {
     this.builder.budget.charge(ranges.length)
     const wanted = normalizeRanges(ranges)
@@ -122,7 +122,7 @@ export class JsonGrammar {
       [0x61, 0x63],
       [0x65, 0x66],
     )
-    // Half a surrogate pair is not a character, so \ud800 to \udfff are left out.
+    // Half a surrogate pair is not a character, so \ud800 to \udfff are excluded.
     const unit = builder.choice(
       builder.sequence(hexButD, hex, hex, hex),
       builder.sequence(

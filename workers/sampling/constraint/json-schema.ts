@@ -14,8 +14,8 @@ import { assertDistinguishable } from './schema-one-of.ts'
 import { compileArray, compileNumber, compileString } from './schema-types.ts'
 
 /**
- * Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
- * unknown name is an annotation, as the specification has it, and changes nothing.
+ * Keywords of all drafts that limit valid values, or refer to schemas that do. Any other unknown
+ * name is an annotation without effect, as in the specification.
  */
 const UNSUPPORTED = new Set([
   ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
@@ -34,14 +34,14 @@ const KEYWORDS = new Set([
   ...['items', 'prefixItems', 'minItems', 'maxItems'],
 ])
 
-const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
+const NODES_MAX = 50_000 // twice the size of five thousand members; 0.2 s at most
 const DEPTH_MAX = 64
-const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
+const SCHEMAS_MAX = 10_000 // including combinations, which can grow with every reference
 
 /**
- * Turns a JSON Schema into a grammar whose texts all satisfy it; the properties of an object come
- * in the order in which the schema lists them. Throws `invalidRequest` naming the path of a keyword
- * that cannot be enforced: a constraint is kept or refused, never ignored.
+ * Compiles a JSON Schema to a grammar whose texts all satisfy it; the properties of an object come
+ * in the order of the schema. Throws `invalidRequest` naming the path of a keyword that cannot be
+ * enforced: a constraint is enforced or refused, never ignored.
  */
 export class SchemaCompiler implements SchemaContext {
   readonly json: JsonGrammar
@@ -51,7 +51,9 @@ export class SchemaCompiler implements SchemaContext {
   readonly #references = new Map<string, Grammar>()
   #schemasRead = 0
 
-  /** `param` is the request field that holds the schemas; `json` the grammar that they join. */
+  /**
+   * `param` is the request field of the schemas; `json` is the grammar that they become part of.
+   */
   constructor(param: string, json = new JsonGrammar(new GrammarBuilder())) {
     this.#param = param
     this.json = json
@@ -102,7 +104,7 @@ export class SchemaCompiler implements SchemaContext {
     return this.#compileValue(rest, place)
   }
 
-  /** A schema with what its leading `$ref` points to. */
+  /** A schema with the target of its leading `$ref`. */
   resolve(schema: unknown, place: SchemaPlace): Schema {
     return this.#dereference(schema, place)
   }
@@ -112,7 +114,7 @@ export class SchemaCompiler implements SchemaContext {
     return { path: `${place.path}.${name}`, depth: place.depth + 1, followed: [] }
   }
 
-  /** Refuses a schema whose grammar, with so many nodes more, is too large. */
+  /** Refuses a schema if this many more nodes would make its grammar too large. */
   assertNodes(place: SchemaPlace, more: number): void {
     if (this.json.builder.size + more > NODES_MAX) this.refuse(place, 'the schema is too large')
   }
@@ -224,7 +226,7 @@ export class SchemaCompiler implements SchemaContext {
     )
   }
 
-  /** A schema with a leading `$ref` replaced by what it points to. */
+  /** Replaces a leading `$ref` of a schema by its target. */
   #dereference(schema: unknown, place: SchemaPlace): Schema {
     const checked = this.#checkAny(schema, place)
     const { $ref, ...rest } = checked
@@ -292,7 +294,7 @@ function decodeName(name: string): string {
   try {
     return decodeURIComponent(name)
   } catch {
-    // A stray percent sign encodes nothing.
+    // A stray percent sign is literal.
     return name
   }
 }

@@ -1,13 +1,13 @@
-/** A grammar that is not written in the supported part of Lark. The message says where and why. */
+/** A grammar outside the supported part of Lark. The message states the place and the reason. */
 export class LarkError extends Error {}
 
-/** A part of a grammar in Lark. */
+/** A token of a grammar in Lark. */
 export interface LarkToken {
-  /** `head` is the name before a colon; `import` the names in a line of `%import common`. */
+  /** `head` is the name before a colon; `import` are the names in a line of `%import common`. */
   readonly kind: 'head' | 'import' | 'name' | 'text' | 'pattern' | 'number' | 'sign'
   readonly text: string
   readonly line: number
-  /** Of a text: upper and lower case are the same. */
+  /** For a text: upper and lower case are equal. */
   readonly ignoresCase?: boolean
 }
 

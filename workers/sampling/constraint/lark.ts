@@ -18,7 +18,7 @@ const DECIMAL = `${INT}\\.[0-9]*|\\.${INT}`
 const FLOAT = `${INT}${EXPONENT}|(?:${DECIMAL})(?:${EXPONENT})?`
 const NUMBER = `${FLOAT}|${INT}`
 
-/** The terminals of Lark's library `common`, whose letters are those of ASCII here. */
+/** The terminals of Lark's library `common`, with ASCII letters. */
 const COMMON_TERMINALS: Readonly<Record<string, string>> = {
   DIGIT: '[0-9]',
   HEXDIGIT: '[0-9A-Fa-f]',
@@ -44,16 +44,18 @@ const COMMON_TERMINALS: Readonly<Record<string, string>> = {
 
 /**
  * Compiles a grammar in Lark: rules and terminals, of which `start` is the first, with texts,
- * regular expressions, ranges, groups, `|`, `?`, `*`, `+`, `~`, aliases, and imports out of
- * `common`. Terminals are rules like others: there is no lexer, and so neither priorities nor
- * `%ignore`. Throws `LarkError`, and `UnsupportedPatternError` for an expression.
+ * regular expressions, ranges, groups, `|`, `?`, `*`, `+`, `~`, aliases, and imports from `common`.
+ * Terminals are ordinary rules: there is no lexer, and so neither priorities nor `%ignore`. Throws
+ * `LarkError`, and `UnsupportedPatternError` for an expression.
  */
 export function compileLark(alphabet: Alphabet, text: string): Grammar {
   alphabet.builder.budget.chargeText(text.length)
   return new LarkParser(alphabet, readLark(text)).parse()
 }
 
-/** Whether a grammar is written in Lark: a rule begins with `name:`, and none with `name ::=`. */
+/**
+ * Whether a grammar is written in Lark: some rule begins with `name:`, and none with `name ::=`.
+ */
 export function isLark(text: string): boolean {
   return (
     /^[ \t]*[?!]{0,2}\w+(?:\.-?\d+)?[ \t]*:(?!:=)/m.test(text) && !/^[ \t]*[\w-]+\s*::=/m.test(text)
@@ -90,7 +92,7 @@ class LarkParser {
     this.#rules.set(name, grammar)
   }
 
-  /** `NAME` or `NAME -> OTHER`, out of the terminals that come with Lark. */
+  /** `NAME` or `NAME -> OTHER`, for a terminal of Lark's library. */
   #import(text: string): void {
     const [name = '', alias = name] = text.split('->')
     const pattern = Object.hasOwn(COMMON_TERMINALS, name) ? COMMON_TERMINALS[name] : undefined

@@ -6,7 +6,7 @@ import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { IMPLIED, type JsonType, type Schema, typesOf } from './schema-merge.ts'
 import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
 
-/** One of the values of `enum` or `const` that the rest of the schema allows. */
+/** One of the values of `enum` or `const` that satisfies the rest of the schema. */
 export function compileListed(
   compiler: SchemaContext,
   schema: Schema,
@@ -49,8 +49,8 @@ function isOfType(value: unknown, type: JsonType): boolean {
 }
 
 /**
- * Filters the values of `enum` or `const` by the limits beside them. Refuses limits of listed lists
- * and objects, and listed texts that may or may not have the format beside them.
+ * Filters the values of `enum` or `const` by the other limits. Refuses limits of listed lists and
+ * objects, and listed texts whose format cannot be decided.
  */
 function limitsOfListed(
   compiler: SchemaContext,
@@ -87,7 +87,7 @@ function limitsOfListed(
   }
 }
 
-/** Reads with the grammar itself: a regular expression of a client's could take forever. */
+/** Uses the grammar itself, because a client's regular expression could take forever. */
 function matcherOf(automaton: Automaton, budget: WorkBudget): (value: string) => boolean {
   return (value) => {
     budget.charge(value.length)
@@ -113,7 +113,7 @@ function refuseNested(
   }
 }
 
-/** The JSON text of a value with sorted member names: equal values have equal texts. */
+/** The JSON text of a value with sorted member names, so that equal values have equal texts. */
 export function canonicalText(value: unknown, budget: WorkBudget): string {
   const text = JSON.stringify(value, (_name, held: unknown) => {
     budget.charge()

@@ -1,7 +1,7 @@
 import type { Grammar } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
-/** Inclusive or exclusive bounds of a JSON number, as its schema states them. */
+/** Inclusive or exclusive bounds of a JSON number, as in its schema. */
 export interface NumberBounds {
   readonly minimum?: number
   readonly maximum?: number
@@ -18,8 +18,8 @@ export function integersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar
 }
 
 /**
- * Numbers within the bounds, or undefined when there are none: integers, and decimals with up
- * to two digits more than the bounds have themselves.
+ * Numbers within the bounds, or undefined when there are none: integers, and decimals with up to
+ * two digits more than the bounds.
  */
 export function numbersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar | undefined {
   const given = [bounds.minimum, bounds.maximum, bounds.exclusiveMinimum, bounds.exclusiveMaximum]
@@ -51,14 +51,14 @@ function scaledWithin(
 /** The smallest multiple of 1/scale that is not too small, as that multiple. */
 function lowestWithin(bounds: NumberBounds, scale: number): number {
   const { minimum = -Infinity, exclusiveMinimum = -Infinity } = bounds
-  // A product is rounded, a quotient of such integers is what a reader makes of their decimals.
+  // A product is rounded; a quotient of such integers equals the parsed decimals.
   const near = Math.round(Math.max(minimum, exclusiveMinimum) * scale) - 2
   let lowest = Math.min(Math.max(near, -MAGNITUDE_MAX), MAGNITUDE_MAX + 1)
   while (lowest <= MAGNITUDE_MAX && !isLargeEnough(lowest / scale, bounds)) lowest += 1
   return lowest
 }
 
-/** Digits that spell multiples of a whole number, a sign before them: one rule per remainder. */
+/** Digits of multiples of a whole number, with an optional sign: one rule per remainder. */
 export function multiplesOf(json: JsonGrammar, step: number): Grammar {
   const { builder } = json
   const rules: Grammar[] = Array.from({ length: step }, (_, remainder) =>
@@ -95,7 +95,7 @@ function mirrored({ maximum, exclusiveMaximum }: NumberBounds): NumberBounds {
   }
 }
 
-/** Non-negative numbers from `low` to `high`, as rows of digit ranges with the point put in. */
+/** Non-negative numbers from `low` to `high`, as rows of digit ranges with a decimal point. */
 function spell(json: JsonGrammar, low: number, high: number, places: number): Grammar[] {
   return digitRows(low, high, places + 1).map((row) => {
     const digits = row.map(([from, to]) => json.builder.byte([0x30 + from, 0x30 + to]))
@@ -106,7 +106,7 @@ function spell(json: JsonGrammar, low: number, high: number, places: number): Gr
 
 type DigitRow = readonly (readonly [number, number])[]
 
-/** Covers `low` to `high` by rows of digit ranges: at most about two per digit and length. */
+/** Covers `low` to `high` with rows of digit ranges: at most about two per digit and length. */
 function digitRows(low: number, high: number, lengthMin: number): DigitRow[] {
   const rows: DigitRow[] = []
   for (let length = lengthMin; length <= String(high).length || length === lengthMin; length += 1) {

@@ -2,15 +2,15 @@ import type { CodePointRanges } from './code-points.ts'
 import type { Grammar } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
-/** A property as `"name": value`, and whether it may be left out. */
+/** A property as `"name": value`, and whether it is optional. */
 interface ListedProperty {
   readonly pair: Grammar
   readonly isRequired: boolean
 }
 
 /**
- * An object with its properties in order. Each step knows only whether a property precedes it, so
- * that a comma is due: two small grammars per property, however many may be left out.
+ * An object with its properties in order. Each step only knows whether a property precedes it, so
+ * that a comma is required: two small grammars per property, regardless of how many are optional.
  */
 export function objectWith(
   json: JsonGrammar,
@@ -37,7 +37,9 @@ interface NameTree {
   isName: boolean
 }
 
-/** A quoted key other than the names: a second spelling of a name would replace its value. */
+/**
+ * A quoted key other than the names, because a second spelling of a name would replace its value.
+ */
 export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Grammar {
   const root: NameTree = { children: new Map(), isName: false }
   for (const name of names) {

@@ -21,7 +21,7 @@ export interface SchemaContext {
   resolve(schema: unknown, place: SchemaPlace): Schema
   below(place: SchemaPlace, name: string | number): SchemaPlace
   list(keyword: string, value: unknown, place: SchemaPlace): readonly unknown[]
-  /** Throws when the grammar would exceed its size limit with so many more nodes. */
+  /** Throws when the grammar would exceed its size limit with this many more nodes. */
   assertNodes(place: SchemaPlace, more: number): void
   refuse(place: SchemaPlace, reason: string): never
 }

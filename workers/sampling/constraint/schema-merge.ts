@@ -1,6 +1,6 @@
 import type { WorkBudget } from '../../preparation/work-budget.ts'
 
-/** The keywords of one schema that constrain its values, annotations left out. */
+/** The keywords of one schema that constrain its values, without annotations. */
 export type Schema = Readonly<Record<string, unknown>>
 
 /** The types of JSON Schema. */
@@ -10,7 +10,7 @@ type Refuse = (reason: string) => never
 
 const LARGER = new Set(['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'])
 const SMALLER = new Set(['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'])
-/** The types that keywords speak of, which are meant when `type` does not say. */
+/** The types that keywords apply to, which are assumed if `type` is absent. */
 export const IMPLIED: Readonly<Record<string, JsonType>> = {
   properties: 'object',
   required: 'object',
@@ -43,7 +43,10 @@ export function typesOf(schema: Schema): readonly JsonType[] | undefined {
   return [...new Set(types)] as JsonType[]
 }
 
-/** One schema that demands what all demand; refuses what cannot be said in one. */
+/**
+ * One schema that is equivalent to all together; refuses combinations that one schema cannot
+ * express.
+ */
 export function mergeSchemas(
   schemas: readonly Schema[],
   options: { readonly refuse: Refuse; readonly budget: WorkBudget },
@@ -55,19 +58,21 @@ export function mergeSchemas(
   return sum.merged()
 }
 
-/** `nullable` belongs to the `type` beside it, and must not widen another schema's. */
+/** `nullable` belongs to the `type` of its own schema, and must not widen another one. */
 function withSpelledNull(schema: Schema): Schema {
   const { nullable, ...rest } = schema
   if (nullable !== true || rest.type === undefined) return schema
   return { ...rest, type: [...new Set([rest.type, 'null'].flat())] }
 }
 
-/** Adds schemas one by one; each costs what it has itself, however much was added before. */
+/** Adds schemas one by one; each costs only its own size. */
 class SchemaSum {
   readonly #refuse: Refuse
   readonly #budget: WorkBudget
   readonly #keywords = new Map<string, unknown>()
-  /** By name, the different schemas of a property; from the second schema with `properties` on. */
+  /**
+   * By name, the different schemas of a property; used from the second schema with `properties` on.
+   */
   #properties: Map<string, Map<string, unknown>> | undefined
   #required: Set<unknown> | undefined
   #allOf: unknown[] | undefined
@@ -161,7 +166,7 @@ class SchemaSum {
     return sum
   }
 
-  /** Values that both list stay, in the order of the first list. */
+  /** Keeps the values in both lists, in the order of the first list. */
   #keepCommon(a: unknown, b: unknown): void {
     const texts = new Set(this.#list('enum', b).map((value) => this.#textOf(value)))
     const listed =
@@ -189,7 +194,8 @@ class SchemaSum {
     const { additionalProperties: ownLimit = true } = added
     const sumLimit = this.#keywords.get('additionalProperties') ?? true
     if (this.#keywords.size === 0) return
-    // The first name that the other schema lacks ends each loop, so neither is longer than `own`.
+    // Each loop ends at the first name that the other schema lacks, so neither is longer than
+    // `own`.
     if (sumLimit !== true) {
       for (const name of Object.keys(own)) if (!this.#hasProperty(name)) this.#refuseOutside(name)
     }

@@ -4,7 +4,7 @@ import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import type { Schema } from './schema-merge.ts'
 import { countOf } from './schema-types.ts'
 
-/** An object with its listed properties in their order, then others where they are asked for. */
+/** An object with its listed properties in order, followed by others if required. */
 export function compileObject(
   compiler: SchemaContext,
   stated: Schema,
@@ -56,8 +56,8 @@ export function compileObject(
 }
 
 /**
- * What `propertyNames` says in other words: a list of names becomes a list of properties, any other
- * limit the form of the keys, where no property is listed by its name.
+ * Translates `propertyNames`: a list of names becomes a list of properties, any other limit the
+ * format of the keys if no property is listed by name.
  */
 function nameRules(
   compiler: SchemaContext,

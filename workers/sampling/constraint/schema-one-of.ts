@@ -7,11 +7,11 @@ const STEPS_PER_PAIR = 20
 
 /** The properties that distinguish a branch from others, read once. */
 interface Branch {
-  /** The types that are written for it, and those that are valid for it. */
+  /** The types that are generated for it, and those that are valid for it. */
   readonly written: readonly unknown[]
   readonly valid: readonly unknown[]
   readonly typesKey: string
-  /** Its listed values in canonical spelling; undefined where it lists none. */
+  /** Its listed values in canonical spelling; undefined if it lists none. */
   readonly values: ReadonlySet<string> | undefined
   /** By name, the listed values of required properties. */
   readonly listed: ReadonlyMap<string, ReadonlySet<string>>
@@ -45,7 +45,7 @@ export function assertDistinguishable(
   }
 }
 
-/** Branches by their types, and there by the values that distinguish them. */
+/** Branches by their types, and within a type by the values that distinguish them. */
 class BranchIndex {
   readonly #discriminator: string | undefined
   readonly #groups = new Map<string, BranchGroup>()
@@ -84,7 +84,7 @@ class BranchIndex {
 
   #keyOf(branch: Branch): readonly [BranchGroup['kind'], ReadonlySet<string>] {
     if (branch.values !== undefined) return ['listed', branch.values]
-    // Only branches that are objects alone are distinguished by a property.
+    // Only branches that are objects are distinguished by a property.
     const isObject = branch.written.length === 1 && branch.written[0] === 'object'
     const values = isObject ? branch.listed.get(this.#discriminator ?? '') : undefined
     return values === undefined ? ['other', NO_VALUES] : ['discriminated', values]
@@ -141,8 +141,8 @@ function shareNone(a: ReadonlySet<string>, b: ReadonlySet<string>, budget: WorkB
 }
 
 /**
- * The types that are written for one schema and valid for the other. A schema that does not state
- * its type takes any other as well, though only the type that its keywords speak of is written.
+ * The types that are generated for one schema and valid for the other. A schema without a type
+ * accepts any type, although only the type of its keywords is generated.
  */
 function sharedTypes(a: Branch, b: Branch): readonly unknown[] {
   return [...commonTypes(a.written, b.valid), ...commonTypes(b.written, a.valid)]

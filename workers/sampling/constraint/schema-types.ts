@@ -11,7 +11,7 @@ import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 const PATTERN_CHARS_MAX = 2000
 const STEP_MAX = 100 // each remainder is a rule of the grammar
 
-/** A string by pattern, by grammar, by format and by length, any of which may be absent. */
+/** A string by pattern, grammar, format and length, each of which may be absent. */
 export function compileString(
   compiler: SchemaContext,
   schema: Schema,
@@ -66,7 +66,7 @@ function withinGrammar(compiler: SchemaContext, lark: unknown, place: SchemaPlac
   }
 }
 
-/** A number or integer, within bounds where there are any. */
+/** A number or integer, within bounds if there are any. */
 export function compileNumber(
   compiler: SchemaContext,
   schema: Schema,
@@ -94,9 +94,7 @@ export function compileNumber(
   )
 }
 
-/**
- * The whole number of which all numbers are to be multiples; undefined when the schema has none.
- */
+/** The whole number that all numbers must be multiples of; undefined when the schema has none. */
 export function stepOf(
   compiler: SchemaContext,
   schema: Schema,
@@ -127,7 +125,7 @@ export function boundsOf(
   return bounds
 }
 
-/** A list of items, the first of which may have schemas of their own. */
+/** A list of items, the first of which may have their own schemas. */
 export function compileArray(compiler: SchemaContext, schema: Schema, place: SchemaPlace): Grammar {
   const { json } = compiler
   const { items, prefixItems } = schema
@@ -161,7 +159,7 @@ export function compileArray(compiler: SchemaContext, schema: Schema, place: Sch
   return builder.sequenceOf([builder.literal('['), ...first, rest, builder.literal(']')])
 }
 
-/** A keyword that counts something; undefined where the schema does not have it. */
+/** A keyword with a count; undefined if the schema does not have it. */
 export function countOf(
   compiler: SchemaContext,
   schema: Schema,

@@ -8,10 +8,10 @@ const LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,40}[a-zA-Z0-9])?'
 const HOSTNAME = `${LABEL}(?:\\.${LABEL}){0,3}`
 const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
 
-/** No text of a supported format is longer, so that a bound beyond it says nothing. */
+/** Texts of supported formats are shorter, so a bound beyond this has no effect. */
 export const FORMAT_LENGTH_MAX = 512
 
-// What each supported `format` looks like; every match is valid, some valid spellings are left out.
+// The pattern of each supported `format`. Every match is valid; some valid spellings are excluded.
 const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
   date: `^${DATE}$`,
   time: `^${TIME}$`,
@@ -31,13 +31,13 @@ const REFUSED_FORMATS: readonly unknown[] = [
   ...['json-pointer', 'relative-json-pointer', 'regex'],
 ]
 
-/** The pattern of a format, or undefined where it is not supported. */
+/** The pattern of a format, or undefined if it is not supported. */
 export function findFormat(format: unknown): string | undefined {
   const name = String(format)
   return Object.hasOwn(FORMAT_PATTERNS, name) ? FORMAT_PATTERNS[name] : undefined
 }
 
-/** Whether a format is one that JSON Schema does not define: such a word limits nothing. */
+/** Whether a format is not defined by JSON Schema and thus has no effect. */
 export function isAnnotation(format: unknown): boolean {
   if (typeof format !== 'string') return false
   return findFormat(format) === undefined && !REFUSED_FORMATS.includes(format)

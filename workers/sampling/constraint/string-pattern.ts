@@ -3,7 +3,7 @@ import { invertRanges, normalizeRanges, oneCharacter } from './code-points.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
-// Of groups within groups: each takes some frames of the stack.
+// The nesting depth of groups, each of which takes some frames of the stack.
 const DEPTH_MAX = 64
 
 const DIGITS: CodePointRanges = [[0x30, 0x39]]
@@ -39,7 +39,7 @@ const CLASSES: Readonly<Record<string, CodePointRanges>> = {
 }
 const CONTROL_LETTERS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, 0: 0 }
 
-/** A regular expression that uses something beyond the supported part of the language. */
+/** A regular expression with syntax that is not supported. */
 export class UnsupportedPatternError extends Error {}
 
 /**
@@ -50,15 +50,15 @@ export function compilePattern(json: JsonGrammar, pattern: string): Grammar {
   return new PatternParser(json, pattern).parse({ around: json.character })
 }
 
-/** A text that matches an ECMAScript pattern from its beginning to its end. */
+/** A text that matches an ECMAScript pattern from beginning to end. */
 export function compileWholePattern(alphabet: Alphabet, pattern: string): Grammar {
   return new PatternParser(alphabet, pattern).parse()
 }
 
-/** How characters are written: inside a JSON string, or as they are. */
+/** The spelling of characters: inside a JSON string, or literal. */
 export type Alphabet = Pick<JsonGrammar, 'builder' | 'characterOf'>
 
-/** Characters as they are. */
+/** Literal characters. */
 export function plainAlphabet(builder: GrammarBuilder): Alphabet {
   return { builder, characterOf: (ranges) => oneCharacter(builder, normalizeRanges(ranges)) }
 }
@@ -74,7 +74,7 @@ class PatternParser {
     this.#characters = [...pattern]
   }
 
-  /** `around` is the grammar of a character beside a pattern without anchors; none if absent. */
+  /** `around` is the grammar of a character around a pattern without anchors; none if absent. */
   parse({ around: other }: { readonly around?: Grammar } = {}): Grammar {
     const { builder } = this.#alphabet
     const branches: Grammar[] = []
@@ -130,7 +130,7 @@ class PatternParser {
     const { builder } = this.#alphabet
     const bounds = this.#quantifier()
     if (bounds === undefined) return atom
-    this.#take('?') // lazy or greedy matches the same strings
+    this.#take('?') // lazy and greedy quantifiers match the same strings
     return builder.repeat(atom, bounds[0], bounds[1])
   }
 
@@ -162,7 +162,7 @@ class PatternParser {
       this.#next()
       const to = this.#setMember()
       const [low, high] = [characterOf(from), characterOf(to)]
-      // Beside a class such as \d the hyphen is a character (ECMA-262, B.1.2.8.1).
+      // Beside a class such as \d the hyphen is literal (ECMA-262, B.1.2.8.1).
       if (low === undefined || high === undefined) ranges.push(...from, single('-'), ...to)
       else if (high < low) this.#refuse('a range whose ends are reversed')
       else ranges.push([low, high])

@@ -4,22 +4,22 @@ const STEPS_PER_CHARACTER = 5 // some 1 µs for each node
 
 type Ranges = readonly (readonly [number, number])[]
 
-/** A beginning of patterns that the text ends with. */
+/** A prefix of patterns that the text ends with. */
 interface Node {
   readonly children: Map<number, Node>
-  /** The patterns that end here; the shortest is met first. */
+  /** The pattern that ends here; the shortest is found first. */
   pattern?: string
-  /** By byte: the node that follows; the root where none is listed. */
+  /** By byte: the next node; the root for unlisted bytes. */
   moves: ReadonlyMap<number, Node>
   grammar?: Grammar
 }
 
 /**
- * Free text until the first of some patterns, and what follows it; a pattern without anything to
- * follow is forbidden. The text may also end without one where `mayEnd` says so.
+ * Free text until the first of some patterns, and the grammar that follows it; a pattern without a
+ * grammar is forbidden. With `mayEnd` the text may also end without one.
  *
- * The automaton of Aho and Corasick, written as right-recursive rules: a node for each beginning of
- * a pattern; a byte leads to the longest beginning that the text then ends with.
+ * The automaton of Aho and Corasick, written as right-recursive rules: a node for each prefix of a
+ * pattern; a byte leads to the longest prefix that the text then ends with.
  */
 export function textUntil(
   builder: GrammarBuilder,
@@ -50,7 +50,7 @@ function addPattern(root: Node, pattern: string): void {
   node.pattern = pattern
 }
 
-/** Works out the moves of all nodes, the shorter beginnings first. */
+/** Computes the moves of all nodes, shorter prefixes first. */
 function linkNodes(root: Node, { budget }: GrammarBuilder): readonly Node[] {
   root.moves = root.children
   const open = [...root.children.values()].map((node) => ({ node, suffix: root }))

@@ -6,18 +6,18 @@ import type { GrammarSurvey } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 import type { TokenTrie } from './token-trie.ts'
 
-/** Follows one answer through a grammar and says which tokens may come next. */
+/** Follows one answer through a grammar and determines the allowed next tokens. */
 export interface TokenConstraint {
-  /** Gives every token that the grammar forbids here a score of -∞. */
+  /** Sets the score of every token that the grammar forbids to -∞. */
   mask(scores: Float32Array): void
   accept(tokenId: number): void
-  /** True when the answer is whole and nothing may follow. */
+  /** True when the answer is complete and cannot continue. */
   readonly isFinished: boolean
 }
 
 /** A factory of constraints, one for each answer. */
 export interface ConstraintSource {
-  /** A follower at the beginning of an answer; the budget is that of its request. */
+  /** A constraint at the beginning of an answer; the budget is that of its request. */
   create(budget?: FollowingBudget): TokenConstraint
 }
 
@@ -30,7 +30,7 @@ const FRAMES_AT_FIRST = 400_000
 const FRAMES_PER_TOKEN = 5000
 
 /**
- * What the answers of one request may spend on following their grammar, in frames. All answers of a
+ * The budget of frames for following the grammar in all answers of one request. All answers of a
  * batch wait while the mask of one is computed.
  */
 export class FollowingBudget {
@@ -42,13 +42,13 @@ export class FollowingBudget {
     if (this.#left < 0) throw new GrammarTooAmbiguousError()
   }
 
-  /** A token was chosen. */
+  /** Counts a chosen token. */
   addToken(): void {
     this.#left += FRAMES_PER_TOKEN
   }
 }
 
-/** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
+/** A grammar over the tokens of one model; all answers share its masks. */
 export class ConstraintFactory implements ConstraintSource {
   readonly #automaton: Automaton
   readonly #masks = new Map<AutomatonState, Uint8Array>()
@@ -70,22 +70,23 @@ export class ConstraintFactory implements ConstraintSource {
     this.#trie = options.trie
     this.#pieces = options.pieces
     this.#endTokenIds = options.endTokenIds
-    // Worked out ahead, so that a grammar that cannot be followed is refused before anything runs.
+    // Computed in advance, so that a grammar that cannot be followed is refused before the model
+    // runs.
     this.#maskOf(this.#automaton.start)
   }
 
-  /** Bytes that the grammar takes with what was worked out so far, roughly. */
+  /** The approximate memory of the grammar and its computed states. */
   get bytes(): number {
     const [mask] = this.#masks.values()
     return this.#automaton.bytes + this.#masks.size * (mask?.byteLength ?? 0)
   }
 
-  /** A follower at the beginning of an answer. */
+  /** A constraint at the beginning of an answer. */
   create(budget = new FollowingBudget()): TokenConstraint {
     return this.#follow(this.#automaton.start, budget)
   }
 
-  /** A follower of what goes on after some bytes; undefined where the grammar does not begin so. */
+  /** A constraint after some bytes; undefined if the grammar does not allow them. */
   createAfter(bytes: Uint8Array, budget = new FollowingBudget()): TokenConstraint | undefined {
     const state = this.#charged(budget, () => this.#readBytes(this.#automaton.start, bytes))
     return state === null ? undefined : this.#follow(state, budget)
@@ -146,7 +147,7 @@ export class ConstraintFactory implements ConstraintSource {
     for (const tokenId of this.#endTokenIds) {
       allowed[tokenId] = state.isAccepting ? 1 : 0
     }
-    // The map is ordered by last use, so its first entry is the one to drop.
+    // The map is ordered by last use, so its first entry is dropped.
     if (this.#masks.size >= MASKS_MAX) {
       this.#masks.delete(this.#masks.keys().next().value as AutomatonState)
     }
@@ -155,9 +156,8 @@ export class ConstraintFactory implements ConstraintSource {
   }
 
   /**
-   * Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all.
-   * Throws where the grammar offers so many readings that all other answers would wait for this
-   * one.
+   * Reads all tokens at once: tokens with a common prefix share the work, and a dead end excludes
+   * all of them. Throws if the grammar allows so many readings that all other answers would wait.
    */
   #walk(start: AutomatonState, allowed: Uint8Array): void {
     const framesMax = this.#automaton.framesExpanded + FRAMES_PER_MASK_MAX

@@ -1,22 +1,24 @@
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 /**
- * All tokens of a vocabulary as a tree of their bytes, laid out in depth-first order: the node
- * after a node is its first child, and `end` says where to go on when its subtree is not wanted.
+ * All tokens of a vocabulary as a tree of their bytes, in depth-first order: the node after a node
+ * is its first child, and `end` is the node after its subtree.
  */
 export interface TokenTrie {
   readonly nodes: number
   readonly byte: Uint8Array
   readonly depth: Uint16Array
   readonly end: Int32Array
-  /** Position in `tokenIds` of the first token that ends at a node, and how many do. */
+  /**
+   * Position in `tokenIds` of the first token that ends at a node, and the number of such tokens.
+   */
   readonly firstToken: Int32Array
   readonly tokenCount: Uint16Array
   readonly tokenIds: Int32Array
   readonly depthMax: number
 }
 
-/** Builds the tree once per model; special tokens and tokens without bytes stay outside. */
+/** Builds the tree once per model; special tokens and tokens without bytes are excluded. */
 export function buildTokenTrie(pieces: TokenPieces): TokenTrie {
   const entries: { tokenId: number; bytes: Uint8Array }[] = []
   for (let tokenId = 0; tokenId < pieces.size; tokenId += 1) {

@@ -8,19 +8,19 @@ import {
   type TokenConstraint,
 } from './token-constraint.ts'
 
-/** Where a grammar begins to hold, and which. */
+/** Where a grammar starts to apply, and which one. */
 interface TriggeredOptions {
   /** The text that must precede the grammar. */
   readonly opening: string
   /**
-   * Followed from the end of the opening to its own end; then the text is free again. Asked for at
-   * the first opening: most texts have none, and a grammar takes a while to prepare.
+   * Applies from the end of the opening to its own end; then the text is free again. Requested at
+   * the first opening, because most texts have none and a grammar takes a while to prepare.
    */
   readonly inner: () => ConstraintFactory
   readonly pieces: TokenPieces
-  /** The opening counts only where the text begins with it. */
+  /** The opening counts only at the beginning of the text. */
   readonly isAtStart?: boolean
-  /** The text goes on without the grammar where that turns out too ambiguous to be followed. */
+  /** The text continues without the grammar if that proves too ambiguous to follow. */
   readonly isLenient: boolean
 }
 
@@ -38,8 +38,8 @@ export class TriggeredConstraint implements ConstraintSource {
   create(budget = new FollowingBudget()): TokenConstraint {
     const { pieces, inner, isLenient, isAtStart = false } = this.#options
     const opening = this.#opening
-    // How much of the opening the text ends with. It repeats no beginning of its own, so that a
-    // byte that does not go on can only begin it anew.
+    // How much of the opening the text ends with. The opening does not repeat its own prefix, so a
+    // byte that does not continue it can only restart it.
     let matched = 0
     let isOver = false
     let inside: TokenConstraint | undefined
@@ -50,7 +50,7 @@ export class TriggeredConstraint implements ConstraintSource {
         else follow(() => inside?.accept(tokenId))
         if (inside?.isFinished === true) inside = undefined
       },
-      // Free text may always go on.
+      // Free text may always continue.
       isFinished: false,
     }
 
@@ -65,7 +65,7 @@ export class TriggeredConstraint implements ConstraintSource {
         if (matched < opening.length) continue
         matched = 0
         isOver = isAtStart
-        // A token that goes on in another way than the grammar leaves this part free.
+        // A token that continues differently from the grammar leaves this part free.
         follow(() => {
           inside = inner().createAfter(bytes.subarray(index + 1), budget)
         })

@@ -11,7 +11,10 @@ import { TensorShapes } from './tensor-shapes.ts'
  */
 export type GradientRule = (node: GraphNode, context: GradientContext) => void
 
-/** The gradients of a backward pass. A tensor that several nodes read has the sum of theirs. */
+/**
+ * The gradients of a backward pass. A tensor that several nodes read has the sum of their
+ * gradients.
+ */
 export class GradientContext {
   readonly writer: GraphWriter
   /** The graph that is differentiated. */
@@ -51,7 +54,7 @@ export class GradientContext {
     this.#addReduced(node, tensor, { gradient, numIgnored: 2 })
   }
 
-  /** The gradient of a tensor; undefined when nothing that counts depends on it. */
+  /** The gradient of a tensor; undefined when no trained output depends on it. */
   find(tensor: string | undefined): string | undefined {
     const parts = this.#parts.get(tensor ?? '')
     if (tensor === undefined || parts === undefined) return undefined

@@ -12,7 +12,7 @@ interface Size {
 type Sizes = readonly Size[]
 
 /**
- * The shapes of tensors as far as they follow from the graph. A gradient that has the shape of its
+ * The shapes of tensors, as far as the graph determines them. A gradient with the shape of its
  * tensor need not be summed over broadcast axes, which takes a dozen operators.
  */
 export class TensorShapes {
