@@ -76,7 +76,7 @@ function ActionDialog({ action, row, rowName, onDone, onClose }) {
 
 /** @param {{ field: Field, row: Row }} props */
 function FieldInput({ field, row }) {
-  const { name, label, kind = 'text', options = [], hint, isOptional, value } = field
+  const { name, label, kind = 'text', step, options = [], hint, isOptional, value } = field
   const hinted = hint && html`<small class="muted">${hint}</small>`
   if (kind === 'checks') {
     return html`<fieldset class="checks"><legend>${label}</legend>
