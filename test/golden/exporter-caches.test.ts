@@ -11,6 +11,7 @@ import {
   type Model,
   makeConstant,
   makeNode,
+  makeValue,
 } from '#workers/graph/model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -32,6 +33,28 @@ describe('a file whose operator Attention has the caches', () => {
       return withOwnCaches(model, isJoined)
     })
     await check(folder, golden('llama-opset-23'), 'rewritten')
+  })
+})
+
+describe('a file of transformers with operators of ONNX Runtime', () => {
+  it('is rewritten where tokens without others to see are zeros after heads are joined', async () => {
+    const folder = await changed('llama-opset-23', 'model', withTurnedGuard)
+    await check(folder, golden('llama-opset-23'), 'rewritten')
+  })
+})
+
+it('a file with caches of a fixed length is refused by that reason', async () => {
+  const folder = await changed('llama', 'model', (model) => {
+    const { graph } = renamed(withoutCaches(model), (name) => name)
+    const cache = makeValue('cache.layers.0.keys', 'float32', ['batch', 2, 'length', 16])
+    return { ...model, graph: { ...graph, inputs: [...graph.inputs, cache] } }
+  })
+  const options = { runtime, folder, onnxFile: 'changed', slots: 1 }
+  await expect(openTextEngine(options)).rejects.toMatchObject({
+    name: 'ModelLoadError',
+    message: expect.stringMatching(
+      /cache\.layers\.0\.keys is not a cache that grows.*DynamicCache/,
+    ),
   })
 })
 
@@ -105,6 +128,43 @@ function withOwnCaches(model: Model, isJoined: boolean): Model {
   const shapes = [int64Constant('joined', [0, 0, -1]), int64Constant('split', [0, 0, 4, 16])]
   const nodes = graph.nodes.filter((node) => !removed.has(node))
   return { ...model, graph: { ...graph, nodes, constants: [...graph.constants, ...shapes] } }
+}
+
+/** Zeros where the mask hides all positions, after the output is [batch, length, heads, size]. */
+function withTurnedGuard(model: Model): Model {
+  const consumers = Map.groupBy(
+    model.graph.nodes.flatMap((node) => node.inputs.map((input) => ({ input, node }))),
+    ({ input }) => input,
+  )
+  const masks = new Map<string, string>()
+  for (const { operator, inputs, outputs } of model.graph.nodes) {
+    if (operator !== 'Attention') continue
+    const [turn] = consumers.get(defined(outputs[0])) ?? []
+    masks.set(defined(turn?.node.outputs[0]), defined(inputs[3]))
+  }
+  const { graph } = withNodes(model, (node) => {
+    const [output = ''] = node.outputs
+    const mask = masks.get(output)
+    if (mask === undefined) return [node]
+    const to = (name: string): string => `${output}/${name}`
+    return [
+      { ...node, outputs: [to('turned')] },
+      makeNode('Cast', [mask], to('number'), { attributes: { to: int(1) } }),
+      makeNode('ReduceSum', [to('number'), 'last'], to('sum')),
+      makeNode('Less', [to('sum'), 'half'], to('unseeing')),
+      makeNode('Transpose', [to('unseeing')], to('rows'), {
+        attributes: { perm: ints(0, 2, 1, 3) },
+      }),
+      makeNode('Where', [to('rows'), 'zero', to('turned')], output),
+    ]
+  })
+  const constants = [
+    ...graph.constants,
+    int64Constant('last', [-1]),
+    makeConstant('half', 'float32', [], Float32Array.of(0.5)),
+    makeConstant('zero', 'float32', [], Float32Array.of(0)),
+  ]
+  return { ...model, graph: { ...graph, constants } }
 }
 
 /** A decoder of whole texts: its growing caches are constants of no positions. */

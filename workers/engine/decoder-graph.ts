@@ -92,6 +92,7 @@ export function readDecoderGraph(
   const cache = readCache(file, inputs, outputs)
   const states = readStates(file, inputs, outputs)
   if (cache.length + states.length === 0) {
+    refuseFixedCaches(file, inputs)
     throw new ModelLoadError(
       file,
       'the decoder was exported without a cache (past_key_values.*) and without states, and its attention is not one that gets a cache here; it must be exported with one, as by `optimum-cli export onnx --task text-generation-with-past`',
@@ -115,6 +116,18 @@ export function readDecoderGraph(
     givesAllLogits: logits.dims[1] !== 1,
     isRowCoupled: marks.hasDynamicQuantization || marks.hasQuantizedMask,
   }
+}
+
+/** Caches whose inputs and outputs have one length were not recognized as such. */
+function refuseFixedCaches(file: string, inputs: readonly TensorSpec[]): void {
+  const isCache = ({ name, dims }: TensorSpec): boolean =>
+    dims.length === 4 && /cache|past|key|value/i.test(name)
+  const fixed = inputs.find(isCache)
+  if (fixed === undefined) return
+  throw new ModelLoadError(
+    file,
+    `${fixed.name} is not a cache that grows with the text; caches of a fixed length (StaticCache, TensorScatter) are not read, and a DynamicCache must be exported`,
+  )
 }
 
 function readEmbedding(file: string, spec: TensorSpec): EmbeddingShape {

@@ -6,7 +6,7 @@ import { type ContextDemand, chooseContext } from './context-length.ts'
 import type { DecoderConfig } from './model-files.ts'
 import { addCaches } from './rewrite/add-caches.ts'
 import type { ProbeContext } from './rewrite/graph-probe.ts'
-import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
+import { ifRunnable, rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 
 /** A decoder's graph with a cache that is written in place, and the limits of its context. */
 interface PreferredDecoder {
@@ -28,7 +28,7 @@ export async function preferInPlace(
   },
 ): Promise<PreferredDecoder> {
   const { config, original, operators, isFixed } = decoder
-  const cached = isFixed ? undefined : await addCaches(context, original)
+  const cached = isFixed ? undefined : await ifRunnable(() => addCaches(context, original))
   const model = cached?.model ?? original
   const demand = await readDemand(limits, {
     config,

@@ -1,6 +1,6 @@
-import type { GraphView } from '#workers/graph/graph-view.ts'
+import { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match, type Pattern } from '#workers/graph/match.ts'
-import type { GraphNode } from '#workers/graph/model.ts'
+import { type GraphNode, ints, type Model, makeNode } from '#workers/graph/model.ts'
 
 import { isCacheInput, presentOf } from '../past-inputs.ts'
 import { findCachingAttention } from './caching-operators.ts'
@@ -184,11 +184,60 @@ function unscaled(view: GraphView, tensor: string): string {
   return OF_SCALES.includes(operator) ? query : tensor
 }
 
-/** The output after tokens that attend to none (padding) were replaced by zeros. */
+/**
+ * The output after tokens that attend to none (padding) were replaced by zeros, also where the
+ * output was first turned to [batch, length, heads, size] and `withTurnedGuards` turns it back.
+ */
 function unguarded(view: GraphView, output: string): string {
-  const [node, ...others] = view.consumers(output)
-  const isGuard = node?.operator === 'Where' && others.length === 0 && node.inputs[0] !== output
-  return isGuard ? (node.outputs[0] as string) : output
+  let isTurned = false
+  for (let name = output; ; isTurned = true) {
+    const [node, ...others] = view.consumers(name)
+    if (node === undefined || others.length > 0) return output
+    if (node.operator === 'Where' && node.inputs[0] !== name) {
+      const [result = output] = node.outputs
+      const turned = result.endsWith('/guarded') ? view.consumers(result)[0]?.outputs[0] : undefined
+      return isTurned ? (turned ?? output) : result
+    }
+    if (!TURNING.includes(node.operator) || node.outputs[0] === undefined) return output
+    name = node.outputs[0]
+  }
+}
+
+const TURNING = ['Transpose', 'Reshape']
+const TURNED = { attributes: { perm: ints(0, 2, 1, 3) } }
+
+/**
+ * The model with outputs of attentions turned to [batch, heads, length, size] and back again after
+ * zeros have taken the place of tokens that see none, which changes no number. The same model where
+ * nothing does so after the first turn.
+ */
+export function withTurnedGuards(model: Model): Model {
+  const view = new GraphView(model.graph)
+  const nodes = model.graph.nodes.flatMap((node) => {
+    const [name = ''] = node.outputs
+    if (!isTurnedGuard(view, node)) return [node]
+    return [
+      { ...node, outputs: [`${name}/guarded`] },
+      makeNode('Transpose', [`${name}/guarded`], `${name}/heads`, TURNED),
+      makeNode('Transpose', [`${name}/heads`], name, TURNED),
+    ]
+  })
+  return nodes.length === model.graph.nodes.length
+    ? model
+    : { ...model, graph: { ...model.graph, nodes } }
+}
+
+function isTurnedGuard(view: GraphView, { operator, inputs }: GraphNode): boolean {
+  const [, zero = '', guarded = ''] = inputs
+  if (operator !== 'Where' || view.scalar(zero) !== 0) return false
+  let node = view.producer(guarded)
+  let isTurned = false
+  for (let passed = 0; node && passed < view.graph.nodes.length; passed += 1) {
+    if (!TURNING.includes(node.operator)) break
+    isTurned ||= node.operator === 'Transpose'
+    node = view.producer(node.inputs[0] ?? '')
+  }
+  return isTurned && (node?.operator === 'MatMul' || node?.operator === 'Attention')
 }
 
 function findRotary(

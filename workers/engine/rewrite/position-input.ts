@@ -26,6 +26,8 @@ const WHOLE_CASES = [
 ] as const
 
 const CANDIDATES_MAX = 200
+/** Where positions of one row may have a further axis. */
+const AXES = [1, 2] as const
 
 /**
  * Replaces the positions that a graph counts from its caches or its mask by an input. `model` is
@@ -57,7 +59,7 @@ export async function takePositions(
       constants: [
         ...graph.constants,
         ...found.map(({ name, first }) => int64Constant(`rewrite/first/${name}`, [first])),
-        int64Constant('rewrite/after_length', [2]),
+        ...AXES.map((axis) => int64Constant(`rewrite/axis_${axis}`, [axis])),
       ],
       nodes: [
         ...found.flatMap(positionNodes),
@@ -72,14 +74,15 @@ interface Positions {
   readonly name: string
   /** The number that added to a position gives the element. */
   readonly first: number
-  /** Whether it is [batch, length, 1] instead of [batch, length]. */
-  readonly isColumn: boolean
+  /** The axis of one element in [batch, length, 1] or [batch, 1, length]. */
+  readonly addedAxis: 1 | 2 | undefined
 }
 
-function positionNodes({ name, isColumn }: Positions): GraphNode[] {
-  const sum = isColumn ? `rewrite/row/${name}` : name
+function positionNodes({ name, addedAxis }: Positions): GraphNode[] {
+  const sum = addedAxis === undefined ? name : `rewrite/row/${name}`
   const add = makeNode('Add', ['position_ids', `rewrite/first/${name}`], sum)
-  return isColumn ? [add, makeNode('Unsqueeze', [sum, 'rewrite/after_length'], name)] : [add]
+  if (addedAxis === undefined) return [add]
+  return [add, makeNode('Unsqueeze', [sum, `rewrite/axis_${addedAxis}`], name)]
 }
 
 /**
@@ -120,7 +123,7 @@ async function findPositions(
     }
     const [first] = found
     const isSame = found.every((other) => {
-      return other?.first === first?.first && other?.isColumn === first?.isColumn
+      return other?.first === first?.first && other?.addedAxis === first?.addedAxis
     })
     return isSame ? first : undefined
   } finally {
@@ -134,9 +137,10 @@ function positionsOf(
   past: number,
   length: number,
 ): Positions | undefined {
-  const isColumn = dims.join() === `1,${length},1`
-  if (type !== 'int64' || (!isColumn && dims.join() !== `1,${length}`)) return undefined
+  const addedAxis = AXES.find((axis) => dims.join() === [1, length].toSpliced(axis, 0, 1).join())
+  const isRow = dims.join() === `1,${length}`
+  if (type !== 'int64' || (addedAxis === undefined && !isRow)) return undefined
   const first = defined(values[0]) - past
   const isCounted = values.every((value, index) => value === first + past + index)
-  return isCounted ? { name, first, isColumn } : undefined
+  return isCounted ? { name, first, addedAxis } : undefined
 }

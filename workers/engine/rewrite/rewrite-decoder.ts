@@ -13,7 +13,7 @@ import { findElementType } from '#workers/tensor/element-type.ts'
 
 import { isCacheInput } from '../past-inputs.ts'
 import type { ReferenceRun } from './add-caches.ts'
-import { type AttentionLayer, findAttentionLayers } from './attention-layers.ts'
+import { type AttentionLayer, findAttentionLayers, withTurnedGuards } from './attention-layers.ts'
 import {
   fitAttention,
   fitRotation,
@@ -66,7 +66,7 @@ export async function rewriteDecoder(
   original: Model,
   { numHeads, contextLength, reference }: DecoderShape,
 ): Promise<Model | undefined> {
-  const model = withSplitHeads(original)
+  const model = withTurnedGuards(withSplitHeads(original))
   const view = new GraphView(model.graph)
   if (!model.opsets.some(({ domain, version }) => domain === '' && version >= OPSET_MIN)) {
     return undefined
@@ -94,7 +94,7 @@ export async function rewriteDecoder(
 }
 
 /** The result of running parts of a graph; undefined if the runtime refuses one. */
-async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
+export async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
   try {
     return await work()
   } catch (error) {
