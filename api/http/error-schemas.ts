@@ -15,6 +15,10 @@ export const ERROR_BODY = {
         code: NULLABLE_TEXT,
       },
     },
+    detail: {
+      type: 'string',
+      description: 'The field and the message, where clients of Voyage and Jina call.',
+    },
   },
 }
 

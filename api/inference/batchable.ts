@@ -9,7 +9,7 @@ import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { chatGeneration } from './chat/chat-completions.ts'
-import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
+import { CHAT_BODY, type ChatBody, refuseResponseBody } from './chat/chat-request.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
 import { completionGeneration } from './completions/completions.ts'
 import {
@@ -127,6 +127,7 @@ interface Endpoint {
 const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/v1/chat/completions': {
     schema: CHAT_BODY,
+    precheck: refuseResponseBody,
     plan: async (services, { body, ...asked }) =>
       generationPlan(await chatGeneration(services, { ...asked, body: body as ChatBody })),
   },

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import type { Http } from '#api/jobs/run-inference.ts'
+import type { ErrorAnswer } from '#api/v1/error-dialect.ts'
 import { type Caller, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
@@ -27,6 +28,7 @@ interface ModelRoute {
   readonly answer: object
   /** Bounds the counts of a body before the validator reads all of it. Throws refusals. */
   precheck?(body: unknown): void
+  presentError?(error: ServiceError): ErrorAnswer
   handle(http: Http): Promise<unknown>
 }
 
@@ -35,7 +37,8 @@ interface ModelRoute {
  * model.
  */
 export function registerModelRoute(app: FastifyInstance, route: ModelRoute): void {
-  const { path, scope, noun, summary, isDeprecated = false } = route
+  const { path, scope, noun, summary, isDeprecated = false, presentError } = route
+  const config = { scope, ...(presentError !== undefined && { presentError }) }
   const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
     route.handle({ request, reply })
   const preValidation = async ({ body }: FastifyRequest): Promise<void> => route.precheck?.(body)
@@ -44,7 +47,7 @@ export function registerModelRoute(app: FastifyInstance, route: ModelRoute): voi
     response: { 200: route.answer, ...JOB_ERRORS },
   }
   app.post(path, {
-    config: { scope },
+    config,
     preValidation,
     schema: {
       operationId: `create${noun}`,
@@ -57,7 +60,7 @@ export function registerModelRoute(app: FastifyInstance, route: ModelRoute): voi
     handler,
   })
   app.post(`/engines/:engine_id${path}`, {
-    config: { scope },
+    config,
     preValidation,
     schema: {
       operationId: `createEngine${noun}`,

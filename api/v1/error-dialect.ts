@@ -20,6 +20,17 @@ export interface ErrorAnswer {
 // Clients that may retry ignore longer waits than a minute and fall back to guessing.
 const RETRY_AFTER_SECONDS_MAX = 60
 
+/**
+ * The same with the `detail` without which the clients of Voyage and Jina show no error; it names
+ * the field, because they show nothing else.
+ */
+export function presentDetailedError(error: ServiceError): ErrorAnswer {
+  const { message, param } = error
+  const answer = presentError(error)
+  const isNamed = param === undefined || message.includes(param)
+  return { ...answer, body: { ...answer.body, detail: isNamed ? message : `${param}: ${message}` } }
+}
+
 /** Renders a failure in the dialect of `/v1`. */
 export function presentError(error: ServiceError): ErrorAnswer {
   const kind = ERROR_KINDS[error.kind]

@@ -22,6 +22,7 @@ import {
   chatRequest,
   ENGINE_CHAT_BODY,
   echoedOf,
+  refuseResponseBody,
   serviceTierOf,
 } from './chat-request.ts'
 import { storeChat, storedWhenStreamed } from './stored-chats.ts'
@@ -38,6 +39,7 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
     tag: 'Chat',
     body: CHAT_BODY,
     engineBody: ENGINE_CHAT_BODY,
+    precheck: refuseResponseBody,
     answer: answerOrStream('The answers of the model.', CHAT_RESPONSE),
     handle: (http) => chat(http, services),
   })

@@ -34,6 +34,7 @@ import {
 import type { PriorityClass } from '#api/jobs/observers.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
 
@@ -111,6 +112,16 @@ const FIELDS = {
 export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(FIELDS)
 
 export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
+
+/** Throws for the body of a response, which some clients send to this route. */
+export function refuseResponseBody(body: unknown): void {
+  const fields = typeof body === 'object' && body !== null ? body : {}
+  if ('messages' in fields || !('input' in fields)) return
+  throw failure.invalidRequest(
+    "Missing required parameter: 'messages'. A body with 'input' belongs to /v1/responses: send it there, or choose the Responses API in your client.",
+    { param: 'messages', code: 'missing_required_parameter' },
+  )
+}
 
 /** A chat request in the form of the workers, and the data that its presentation needs. */
 export interface ChatRequest {

@@ -12,6 +12,7 @@ import { withImages } from '#api/inference/request-images.ts'
 import { PROMPT_USAGE } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
+import { presentDetailedError } from '#api/v1/error-dialect.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -71,6 +72,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     engineBody: ENGINE_EMBEDDING_BODY,
     answer: vectorsResponse('embedding', EMBEDDING, 'The vectors, in the order of the inputs.'),
     precheck: checkInputCount,
+    presentError: presentDetailedError,
     handle: (http) => embed(http, services),
   })
 }

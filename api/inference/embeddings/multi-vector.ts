@@ -15,6 +15,7 @@ import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
+import { presentDetailedError } from '#api/v1/error-dialect.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult, MultiVectorInput } from '#shared/contracts/embedding.ts'
@@ -85,7 +86,7 @@ const MULTI_VECTOR_RESPONSE = vectorsResponse(
 /** `POST /multi-vector` of Jina: texts as one vector for each of their tokens. */
 export function registerMultiVector(app: FastifyInstance, services: InferenceServices): void {
   app.post('/multi-vector', {
-    config: { scope: 'embeddings' },
+    config: { scope: 'embeddings', presentError: presentDetailedError },
     preValidation: async ({ body }) => checkInputCount(body),
     schema: {
       operationId: 'createMultiVectorEmbedding',

@@ -14,6 +14,7 @@ import { JOB_ERRORS, PROMPT_USAGE } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
+import { presentDetailedError } from '#api/v1/error-dialect.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -135,7 +136,7 @@ export function registerRerank(
   operationId = 'createRerank',
 ): void {
   app.post('/rerank', {
-    config: { scope: 'search' },
+    config: { scope: 'search', presentError: presentDetailedError },
     schema: {
       operationId,
       summary: 'Order documents by their relevance to a query',

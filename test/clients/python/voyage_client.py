@@ -25,6 +25,8 @@ def _():
 
 @feature('errors')
 def _():
-    raises(voyageai.error.VoyageError, lambda: client.embed(TEXTS, model='none'))
+    unknown = raises(voyageai.error.VoyageError, lambda: client.embed(TEXTS, model='none'))
+    expect('does not exist' in str(unknown), True)
     stranger = voyageai.Client(api_key='wrong', base_url=f'{URL}/v1', max_retries=0)
-    raises(voyageai.error.VoyageError, lambda: stranger.embed(TEXTS, model=EMBED))
+    refusal = raises(voyageai.error.AuthenticationError, lambda: stranger.embed(TEXTS, model=EMBED))
+    expect(str(refusal).startswith('Incorrect API key'), True)

@@ -71,3 +71,44 @@ describe('a body that cannot be read', () => {
     expect(response.body).not.toContain(API_KEY)
   })
 })
+
+describe('a refusal', () => {
+  let surface: Awaited<ReturnType<typeof openSurface>>
+  beforeAll(async () => {
+    surface = await openSurface()
+  })
+  afterAll(() => surface.app.close())
+
+  it('of the body of a response as a chat names the route of responses', async () => {
+    const body = { model: 'tiny-chat', input: [{ role: 'user', content: 'Hi' }], stream: true }
+    const response = await surface.post(CHAT, body)
+    expect([response.statusCode, response.json().error]).toEqual([
+      400,
+      expect.objectContaining({
+        message: expect.stringContaining('/v1/responses'),
+        param: 'messages',
+        code: 'missing_required_parameter',
+      }),
+    ])
+    const both = { ...body, stream: false, messages: body.input }
+    expect((await surface.post(CHAT, both)).body).not.toContain('/v1/responses')
+  })
+
+  it.each([
+    ['/v1/embeddings', { model: 'none', input: 'x' }, 404],
+    ['/v1/rerank', { model: 'none', query: 'x' }, 400],
+    ['/v1/multi-vector', { model: 'none' }, 400],
+  ])('of %s has the detail that the clients of Voyage and Jina show', async (url, body, status) => {
+    const response = await surface.post(url, body)
+    const { error, detail } = response.json()
+    expect([response.statusCode, detail]).toEqual([status, error.message])
+    const stranger = { authorization: 'Bearer wrong' }
+    expect((await surface.post(url, body, stranger)).json().detail).toContain('Incorrect API key')
+  })
+
+  it('names the field in the detail where the message does not', async () => {
+    const body = { model: 'tiny-embed', input: 'x', output_dtype: 'int8' }
+    const { error, detail } = (await surface.post('/v1/embeddings', body)).json()
+    expect(detail).toBe(`output_dtype: ${error.message}`)
+  })
+})
