@@ -32,7 +32,8 @@ export interface Files {
   usedBytes(organizationId: string): Promise<number>
   /**
    * Makes a stored upload visible and charges its bytes in one statement, so that concurrent
-   * uploads never exceed `bytesMax` together. Undefined when it does not fit.
+   * uploads never exceed `bytesMax` together. Undefined when it does not fit, or when the
+   * organization has too many small files.
    */
   publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
   find(organizationId: string, id: string): Promise<FileRow | undefined>
@@ -92,6 +93,20 @@ export function openFiles(db: Db, tables: FileTables, lists: Db = db): Files {
   }
 }
 
+/** Files are counted, too: a row and an object take room, however few bytes it has. */
+const FILE_BYTES_MEAN = 4096
+const FILES_MIN = 1000
+
+/** Whether an organization may have one more file, as a condition of a statement. */
+export function mayAddFile(
+  { files }: Pick<FileTables, 'files'>,
+  { organizationId, bytesMax }: { readonly organizationId: string; readonly bytesMax: number },
+): SQL<boolean> {
+  const filesMax = Math.max(FILES_MIN, Math.floor(bytesMax / FILE_BYTES_MEAN))
+  return sql<boolean>`(select count(*) from ${files} of_owner
+    where of_owner.organization_id = ${organizationId}) < ${filesMax}::bigint`
+}
+
 async function publish(
   db: Db,
   { files, storage }: FileTables,
@@ -102,7 +117,8 @@ async function publish(
   const charged = sql`
     with charged as (
       insert into ${storage} (organization_id, used_bytes)
-      values (${upload.organizationId}, ${upload.bytes})
+      select ${upload.organizationId}, ${upload.bytes}::bigint
+      where ${mayAddFile({ files }, { organizationId: upload.organizationId, bytesMax })}
       on conflict (organization_id) do update
         set used_bytes = ${storage.usedBytes} + excluded.used_bytes
         where ${storage.usedBytes} + excluded.used_bytes <= ${bytesMax}

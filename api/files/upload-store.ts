@@ -5,7 +5,7 @@ import { databaseNow, increased, secondsFromNow } from '#shared/db/expressions.t
 import type { FileRow, FileTables, UploadPartRow, UploadRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
 
-import { releaseBytes, type StoredUpload } from './file-store.ts'
+import { mayAddFile, releaseBytes, type StoredUpload } from './file-store.ts'
 import { storageLimitExceeded } from './upload.ts'
 
 /** How many uploads of an organization may be pending. */
@@ -90,6 +90,10 @@ function begin(
     // The row of the account is locked from here on, so that concurrent uploads count each other.
     const used = await charge(tx, tables, organizationId, bytes)
     if (used > bytesMax) throw storageLimitExceeded()
+    const room = await tx.execute<{ fits: boolean }>(
+      sql`select ${mayAddFile(tables, { organizationId, bytesMax })} as fits`,
+    )
+    if (room.rows[0]?.fits !== true) throw storageLimitExceeded()
     const isPending = and(eq(uploads.organizationId, organizationId), eq(uploads.status, 'pending'))
     const [pending] = await tx.select({ number: count() }).from(uploads).where(isPending)
     if ((pending?.number ?? 0) >= PENDING_MAX) throw tooManyPending()

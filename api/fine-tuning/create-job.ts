@@ -12,6 +12,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
 import type { CREATE_BODY, FINE_TUNE_BODY } from './schemas.ts'
+import { JOBS_KEPT_MAX } from './tuning-limits.ts'
 import type { TuningStore } from './tuning-store.ts'
 
 const FILE_BYTES_MAX = 1024 ** 3
@@ -164,6 +165,7 @@ export async function createTuningJob(
     { openMax: limits.jobsMax, tunedMax: limits.modelsMax },
   )
   if (job === 'openMax') throw tooManyJobs(limits.jobsMax)
+  if (job === 'keptMax') throw tooManyKept()
   if (job === 'tunedMax') throw tooManyModels(limits.modelsMax)
   try {
     await startRun(caller, services, job)
@@ -257,6 +259,13 @@ function tooManyJobs(jobsMax: number): ServiceError {
   return failure.rateLimited(
     `Your organization has ${jobsMax} unfinished fine-tuning jobs, the most that are allowed. Wait for one to end, or cancel one.`,
     { code: 'fine_tuning_job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
+  )
+}
+
+function tooManyKept(): ServiceError {
+  return failure.rateLimited(
+    `Your organization has ${JOBS_KEPT_MAX} fine-tuning jobs, the most that are kept. Those without a model are deleted 30 days after their end.`,
+    { code: 'fine_tuning_job_limit_exceeded', retryAfterSeconds: 3600, shouldRetry: false },
   )
 }
 

@@ -1,9 +1,10 @@
-import { and, count, countDistinct, eq, inArray } from 'drizzle-orm'
+import { and, count, countDistinct, eq, inArray, lt, notExists, type SQL } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { secondsFromNow } from '#shared/db/expressions.ts'
 import type { TuningTables } from '#shared/db/schema/fine-tuning.ts'
 
-import { OPEN_STATES } from './tuning-states.ts'
+import { ENDED_STATES, OPEN_STATES } from './tuning-states.ts'
 
 /** The most jobs that an organization may have. */
 export interface TuningLimits {
@@ -13,6 +14,10 @@ export interface TuningLimits {
   readonly tunedMax: number
 }
 
+/** Of one organization, with those that have ended. */
+export const JOBS_KEPT_MAX = 10_000
+const KEPT_SECONDS = 30 * 86_400
+
 /**
  * The limit that an organization has reached, if any. The organization is locked until the
  * transaction ends, so that only one request at a time counts its jobs.
@@ -21,7 +26,7 @@ export async function findReachedLimit(
   tx: Db,
   { jobs, models, organizations }: TuningTables,
   { organizationId, openMax, tunedMax }: TuningLimits & { readonly organizationId: string },
-): Promise<keyof TuningLimits | undefined> {
+): Promise<keyof TuningLimits | 'keptMax' | undefined> {
   await tx
     .select({ id: organizations.id })
     .from(organizations)
@@ -30,9 +35,25 @@ export async function findReachedLimit(
   const isOpen = and(eq(jobs.organizationId, organizationId), inArray(jobs.status, OPEN_STATES))
   const [{ open } = { open: 0 }] = await tx.select({ open: count() }).from(jobs).where(isOpen)
   if (open >= openMax) return 'openMax'
+  const isOwn = eq(jobs.organizationId, organizationId)
+  const [{ kept } = { kept: 0 }] = await tx.select({ kept: count() }).from(jobs).where(isOwn)
+  if (kept >= JOBS_KEPT_MAX) return 'keptMax'
   const [{ tuned } = { tuned: 0 }] = await tx
     .select({ tuned: countDistinct(models.jobId) })
     .from(models)
     .where(eq(models.organizationId, organizationId))
   return open + tuned >= tunedMax ? 'tunedMax' : undefined
+}
+
+/** The jobs that ended a while ago, and of which no model is left. */
+export function isOver(
+  db: Db,
+  { jobs, models }: Pick<TuningTables, 'jobs' | 'models'>,
+): SQL | undefined {
+  const left = db.select({ id: models.jobId }).from(models).where(eq(models.jobId, jobs.id))
+  return and(
+    inArray(jobs.status, [...ENDED_STATES]),
+    lt(jobs.updatedAt, secondsFromNow(-KEPT_SECONDS)),
+    notExists(left),
+  )
 }

@@ -12,7 +12,7 @@ import type {
 } from '#shared/db/schema/fine-tuning.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { findReachedLimit, type TuningLimits } from './tuning-limits.ts'
+import { findReachedLimit, isOver, type TuningLimits } from './tuning-limits.ts'
 import { ENDED_STATES, type NewTuningEvent, OPEN_STATES, type Transition } from './tuning-states.ts'
 
 /** A new job. */
@@ -63,7 +63,10 @@ export class TuningStore {
   }
 
   /** Returns the limit that the organization has reached instead of a job. */
-  create(job: NewTuningJob, limits: TuningLimits): Promise<TuningJobRow | keyof TuningLimits> {
+  create(
+    job: NewTuningJob,
+    limits: TuningLimits,
+  ): Promise<TuningJobRow | keyof TuningLimits | 'keptMax'> {
     const { jobs } = this.#tables
     return this.#db.transaction(async (tx) => {
       const { organizationId } = job
@@ -333,6 +336,7 @@ export class TuningStore {
         where r.id = ${jobs.id} || '-' || ${jobs.run} and r.state in ('queued', 'in_progress'))`
     const lost = await this.#db.select({ id: jobs.id }).from(jobs).where(idle).limit(SWEPT_AT_ONCE)
     for (const { id } of lost) await this.cancel(id)
+    await this.#db.delete(jobs).where(isOver(this.#db, this.#tables))
     const found = this.#db.select({ id: organizations.id }).from(organizations)
     const deleted = found.where(isNotNull(organizations.deletedAt))
     await this.#db.delete(models).where(inArray(models.organizationId, deleted))

@@ -29,6 +29,8 @@ import {
 } from './organizations.ts'
 
 const OPEN_MAX = 200
+/** Of one organization, with those that have ended. */
+const KEPT_MAX = 10_000
 
 export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 
@@ -292,10 +294,13 @@ async function mustBeNew(
         isBacked(tables),
       ),
     )
-  if ((open?.total ?? 0) < OPEN_MAX) return
-  throw failure.invalidRequest(`An organization has at most ${OPEN_MAX} open invitations.`, {
-    code: 'too_many_invitations',
-  })
+  const isOwn = eq(invitations.organizationId, organizationId)
+  const [kept] = await db.select({ total: count() }).from(invitations).where(isOwn)
+  if ((open?.total ?? 0) < OPEN_MAX && (kept?.total ?? 0) < KEPT_MAX) return
+  throw failure.invalidRequest(
+    `An organization has at most ${OPEN_MAX} open invitations, and ${KEPT_MAX} in 30 days.`,
+    { code: 'too_many_invitations' },
+  )
 }
 
 const paramOf = (invitee: Invitee): string => ('email' in invitee ? 'email' : 'user_id')

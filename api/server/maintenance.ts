@@ -1,5 +1,9 @@
+import { lt, or } from 'drizzle-orm'
+
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 
 import type { Services } from './services.ts'
 
@@ -38,7 +42,26 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
     const { sweepTuningObjects } = await import('#api/fine-tuning/delete-model.ts')
     await sweepTuningObjects({ store, tuning: background.tuning })
   },
+  organizations: ({ database, organizationTables }) => sweepEnded(database.db, organizationTables),
   answers: ({ background }) => background.answers.sweep(),
   conversations: ({ background }) => background.conversations.sweep(),
   webhooks: ({ background }) => background.webhooks.sweep(),
+}
+
+/** Lists of what ended show it for this time. */
+const KEPT_MS = 30 * 86_400_000
+
+/**
+ * Deletes the rows of API keys that were revoked a while ago, and of invitations that ended: an
+ * organization may make and end any number of them.
+ */
+export async function sweepEnded(
+  db: Db,
+  { apiKeys, invitations }: Pick<OrganizationTables, 'apiKeys' | 'invitations'>,
+): Promise<void> {
+  const latest = new Date(Date.now() - KEPT_MS)
+  await db.delete(apiKeys).where(lt(apiKeys.revokedAt, latest))
+  const { acceptedAt, endedAt, expiresAt } = invitations
+  const hasEnded = or(lt(acceptedAt, latest), lt(endedAt, latest), lt(expiresAt, latest))
+  await db.delete(invitations).where(hasEnded)
 }

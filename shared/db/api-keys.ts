@@ -9,6 +9,7 @@ import {
   getTableColumns,
   gt,
   inArray,
+  isNotNull,
   isNull,
   lte,
   not,
@@ -216,16 +217,21 @@ async function insertOne(
   const { organizationId } = request
   const isHeld = await holdOrganization(tx, tables, organizationId)
   if (!isHeld) throw noSuchOrganization(organizationId)
-  const mine = and(eq(apiKeys.organizationId, organizationId), isNull(apiKeys.revokedAt))
-  const [counted] = await tx.select({ total: count() }).from(apiKeys).where(mine)
-  if ((counted?.total ?? 0) >= KEYS_MAX) throw tooManyKeys()
+  const isRevoked = sql<boolean>`${isNotNull(apiKeys.revokedAt)}`
+  const counted = await tx
+    .select({ total: count() })
+    .from(apiKeys)
+    .where(eq(apiKeys.organizationId, organizationId))
+    .groupBy(isRevoked)
+  if (counted.some(({ total }) => total >= KEYS_MAX)) throw tooManyKeys()
   return insert(tx, apiKeys, request, secret)
 }
 
 function tooManyKeys(): Error {
-  return failure.invalidRequest(`An organization has at most ${KEYS_MAX} API keys.`, {
-    code: 'too_many_api_keys',
-  })
+  return failure.invalidRequest(
+    `An organization has at most ${KEYS_MAX} API keys, and as many that were revoked in 30 days.`,
+    { code: 'too_many_api_keys' },
+  )
 }
 
 function noSuchOrganization(id: string): Error {

@@ -4,6 +4,7 @@ import { expect } from 'vitest'
 
 import { openFiles } from '#api/files/file-store.ts'
 import { filesPlugin } from '#api/files/routes.ts'
+import { openUploads } from '#api/files/upload-store.ts'
 import { systemClock } from '#shared/clock.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -65,4 +66,28 @@ it('uploads at once take no more room together than one after another', async ({
   expect(await Array.fromAsync(store.list(''))).toHaveLength(2)
   expect(await upload()).toBe(400)
   await app.close()
+})
+
+it('files are bounded in number, also those that are sent in parts', async ({ database }) => {
+  const tables = fileTables('')
+  const files = openFiles(database.db, tables)
+  const uploads = openUploads(database.db, tables)
+  const organizationId = 'org-many'
+  await database.pool.query("insert into organizations (id, name) values ('org-many', 'Many')")
+  const file = { organizationId, filename: 'a', purpose: 'user_data', bytes: 1 }
+  const publish = (id: string) =>
+    files.publish({ ...file, id, objectKey: id, sha256: Buffer.alloc(32) }, FILE_BYTES)
+  await publish('file-1')
+  await database.pool.query(
+    `insert into files select (jsonb_populate_record(f, jsonb_build_object('id', 'file-' || n,
+        'object_key', 'file-' || n))).* from files f, generate_series(2, 999) n`,
+  )
+  expect((await publish('file-1000'))?.id).toBe('file-1000')
+  expect(await publish('file-1001')).toBeUndefined()
+  const upload = { ...file, id: 'upload-1', retentionSeconds: null }
+  await expect(uploads.begin(upload, FILE_BYTES)).rejects.toMatchObject({
+    code: 'storage_limit_exceeded',
+  })
+  await files.remove(organizationId, 'file-7')
+  expect((await publish('file-1001'))?.id).toBe('file-1001')
 })

@@ -378,6 +378,12 @@ it('maintenance ends lost jobs, and deletes what deleted organizations and ended
     { id: 'ftjob-swept-lost', status: 'cancelled' },
   ])
   expect((await tuning.list('org-gone', { limit: 9 })).rows).toEqual([])
+  // Jobs are kept for a month after their end, and those of a model as long as the model.
+  await query("update fine_tuning_jobs set updated_at = now() - interval '31 days'")
+  await tuning.sweep()
+  expect((await tuning.list('org-swept', { limit: 9 })).rows).toMatchObject([
+    { id: 'ftjob-swept-done' },
+  ])
   expect(await keys()).toEqual([`${prefix}/adapter_config.json`])
   // The tuned model counts until it is deleted.
   expect(await create('ftjob-swept-more', 'org-swept', 1)).toBe('tunedMax')

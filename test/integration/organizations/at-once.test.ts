@@ -7,6 +7,7 @@ import { openFiles } from '#api/files/file-store.ts'
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { openInvitations } from '#api/organizations/invitations.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'
+import { sweepEnded } from '#api/server/maintenance.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -90,6 +91,28 @@ describe('at once', () => {
     for (let sent = 0; sent < 198; sent++) await invite(`${sent}@example.test`)
     const more = Array.from({ length: 8 }, (_, one) => invite(`more-${one}@example.test`))
     expect((await Promise.allSettled(more)).filter(isDone)).toHaveLength(2)
+  })
+
+  it('no organization keeps more invitations than a month may have, open or not', async ({
+    database,
+  }) => {
+    const { invitations, newOrganization, tables } = openAll(database)
+    const { id, invite } = await newOrganization()
+    const first = await invite('first@example.test')
+    await invitations.revoke(id, first.id)
+    await database.pool.query(
+      `insert into organization_invitations
+        select (jsonb_populate_record(i, jsonb_build_object('id', i.id || n))).*
+        from organization_invitations i, generate_series(2, 10000) n`,
+    )
+    const refused = { code: 'too_many_invitations' }
+    await expect(invite('second@example.test')).rejects.toMatchObject(refused)
+    await database.pool.query(
+      "update organization_invitations set ended_at = now() - interval '31 days'",
+    )
+    await sweepEnded(database.db, tables)
+    await invite('second@example.test')
+    expect((await invitations.list(id, { limit: 9 })).rows).toHaveLength(1)
   })
 
   it('an invitation is accepted or declined once, and a later answer is refused', async ({
