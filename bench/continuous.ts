@@ -45,7 +45,7 @@ export async function benchContinuous(): Promise<readonly Figure[]> {
       const batch = lengths.slice(start, start + SLOTS)
       const longest = Math.max(...batch)
       const found = await Promise.all(batch.map((_, row) => run(start + row, longest, scope)))
-      // What a row went on to say after its own end is thrown away, as in any static batch.
+      // Tokens of a row after its own end are dropped, as in any static batch.
       for (const [row, length] of batch.entries()) texts.push((found[row] ?? []).slice(0, length))
     }
     return texts

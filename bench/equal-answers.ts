@@ -77,7 +77,7 @@ async function compare(client: Client, question: Question, tries: number): Promi
   const unknown: number[] = []
   const people = knownPeople()
   for (let turn = 0; turn < tries + WARM_UP; turn += 1) {
-    // Of every pair the coin says which comes first.
+    // A coin decides which of each pair comes first.
     const isKnown = turn % 2 === 0 ? Math.random() < 0.5 : known.length < unknown.length
     const email = isKnown
       ? (people[turn % KNOWN] as string)

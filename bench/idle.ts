@@ -22,7 +22,7 @@ interface Memory {
   readonly rss: number
 }
 
-/** What an API process holds for each stream that is open and waits for its next token. */
+/** Measures the memory of an API process for each open stream that waits for its next token. */
 export async function benchIdle(): Promise<readonly Figure[]> {
   const { tiers, close } = await openBenchTiers(toyCatalogue)
   const open: ClientRequest[] = []

@@ -14,8 +14,9 @@ const NEW_TOKENS = 12
 const EXTRA_STREAMS = 15
 
 /**
- * What the process grows by when 15 streams more fill their caches, per stream, against the bytes
- * of the keys and values themselves. Once per process: memory that was touched stays resident.
+ * Measures the growth of the process when 15 more streams fill their caches, per stream, against
+ * the bytes of the keys and values themselves. Runs once per process, because touched memory stays
+ * resident.
  */
 export async function benchMemory(): Promise<readonly Figure[]> {
   if (!existsSync(FOLDER)) return []

@@ -100,7 +100,7 @@ function jobsPerSecond(side: Side): Promise<number> {
   return ratePerSecond(CONCURRENCY, JOBS_EACH, async (index) => void (await side.run(index)))
 }
 
-/** What clients send; the calls that a script makes inside Redis are not on their way. */
+/** Counts the commands of clients, without the calls that a script makes inside Redis. */
 async function commandsPerJob(url: string, side: Side): Promise<number> {
   const client = new Redis(url)
   const watcher = await client.monitor()

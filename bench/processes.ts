@@ -26,7 +26,7 @@ const STEP_MS = 10
 
 /** An installation with some API processes in front of one worker. */
 interface Installation {
-  /** What one round of requests cost, per request. */
+  /** The cost of one round of requests, per request. */
   measure(): Promise<{ readonly cpuMs: number; readonly redisBytes: number }>
   close(): Promise<void>
 }

@@ -53,8 +53,7 @@ interface Queue {
 }
 
 /**
- * What it takes to put a job into a queue and to fetch one, with a million waiting against a
- * hundred.
+ * Measures putting a job into a queue and fetching one, with a million waiting against a hundred.
  */
 export async function benchQueues(): Promise<readonly Figure[]> {
   const figures: Figure[] = []

@@ -13,7 +13,8 @@ const CONCURRENCY = 8
 const REQUESTS_EACH = 400
 
 /**
- * What good clients keep of their rate beside thousands of connections that never end a request.
+ * Measures the rate that good clients keep beside thousands of connections that never end a
+ * request.
  */
 export async function benchSlowClients(): Promise<readonly Figure[]> {
   const service = await openService([])

@@ -10,7 +10,7 @@ const WEIGHTS = [
   '.data/bench/smollm2-shape/onnx/model.onnx',
 ]
 
-/** What a figure depends on besides the code: machine, versions and the weights that are there. */
+/** The conditions of a figure besides the code: machine, versions and available weights. */
 export async function describeSurroundings(): Promise<object> {
   const present = WEIGHTS.filter((file) => existsSync(file))
   return {

@@ -18,7 +18,7 @@ const LARGE_PIECES = 900
 const GROWTH_MIB = 16
 const BOUNDARY = 'b0undary'
 
-/** What a file holds, and for what it is uploaded. */
+/** The purpose and content of an uploaded file. */
 interface Kind {
   readonly purpose: string
   readonly piece: Buffer

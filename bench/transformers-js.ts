@@ -17,7 +17,7 @@ interface Subject {
   readonly model: string
   readonly name: string
   readonly dtype: 'q8' | 'fp32'
-  /** Of each text. */
+  /** Tokens of each text. */
   readonly tokens: number
   readonly atLeast: number
 }

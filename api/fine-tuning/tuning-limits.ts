@@ -14,7 +14,7 @@ export interface TuningLimits {
   readonly tunedMax: number
 }
 
-/** Of one organization, with those that have ended. */
+/** Jobs of one organization, including ended ones. */
 export const JOBS_KEPT_MAX = 10_000
 const KEPT_SECONDS = 30 * 86_400
 

@@ -51,7 +51,7 @@ export type JobEnd =
   | { readonly outcome: 'finished' | 'left' }
   | { readonly outcome: 'failed'; readonly error: unknown }
 
-/** What an observer records about one job. */
+/** The observer's record of one job. */
 interface JobRecord {
   /** The trace context that the worker continues. */
   readonly trace?: JobEnvelope['trace'] | undefined

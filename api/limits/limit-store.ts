@@ -8,7 +8,7 @@ import type { Window } from './windows.ts'
 
 const WINDOW_TTL_MS = 120_000
 
-/** What a quota limits. */
+/** The amounts that quotas limit. */
 export const AMOUNTS = ['requests', 'tokens', 'cost'] as const
 export type Amount = (typeof AMOUNTS)[number]
 export type Amounts = Readonly<Record<Amount, number>>
@@ -223,7 +223,7 @@ export async function settle(
     readonly minute: number
     readonly tokensToAdd: number
     readonly lease: string
-    /** What the counters of the quotas are increased by. */
+    /** The amounts to add to the counters of the quotas. */
     readonly used: Amounts
   },
 ): Promise<void> {
@@ -255,7 +255,7 @@ export async function fillCounter(
   await runScript(redis, FILL, [key], [COUNTER_TTL_MS[counter.period], ...inWholeNumbers(used)])
 }
 
-/** What a counter has; undefined when it has to be filled. */
+/** The amounts of a counter; undefined when it has to be filled. */
 export async function readCounter(
   { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,

@@ -18,7 +18,7 @@ import {
 
 export interface QuotaServices extends LimitStore {
   readonly clock: Clock
-  /** What an organization, or one key of it, has used since a point in time, by the record. */
+  /** The recorded usage of an organization, or of one of its keys, since a point in time. */
   usedSince(
     of: { readonly organizationId: string; readonly apiKeyId?: string },
     sinceMs: number,

@@ -29,7 +29,7 @@ import {
 } from './organizations.ts'
 
 const OPEN_MAX = 200
-/** Of one organization, with those that have ended. */
+/** Invitations of one organization, including ended ones. */
 const KEPT_MAX = 10_000
 
 export type InvitationRow = OrganizationTables['invitations']['$inferSelect']

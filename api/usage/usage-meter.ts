@@ -88,7 +88,7 @@ interface Tokens {
   readonly completionTokens: number
 }
 
-/** What tokens cost by the price of a model; null without a price. */
+/** The cost of tokens at the price of a model; null without a price. */
 export function costOf(price: CatalogueModel['price'], used: Tokens): number | null {
   if (price === undefined) return null
   const { input, output } = price

@@ -42,7 +42,7 @@ interface ModelSum {
 
 /** The usage record of a database. */
 export interface UsageRecord {
-  /** Adds rows. Of several with one id the first finished one is kept, else the first. */
+  /** Adds rows. Among several with one id the first finished one is kept, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
   /** The usage of an organization, or of one key of it, since a point in time, by model. */

@@ -4,7 +4,7 @@ interface SlotCounts {
   readonly reserved: number
 }
 
-/** What may be claimed for the free slots of a process. */
+/** The claims that are possible for the free slots of a process. */
 export interface SlotRoom {
   readonly limit: number
   /** The most that one organization may have in flight after the claim. */
@@ -28,7 +28,7 @@ export class FairSlots {
     this.#free = counts.total
   }
 
-  /** What may be claimed now; the limit is 0 while no slot is free. */
+  /** The possible claims now; the limit is 0 while no slot is free. */
   get room(): SlotRoom {
     const { total, reserved } = this.#counts
     const open = this.#free - reserved

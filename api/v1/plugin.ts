@@ -82,7 +82,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   app.addHook('onRequest', async (request, reply) => {
     const { scope } = request.routeOptions.config
     if (scope === undefined || scope === 'none') return
-    // Of the headers that hold keys, caches know `Authorization` alone (RFC 9111, section 3.5).
+    // `Authorization` is the only header with keys that caches know (RFC 9111, section 3.5).
     reply.header('cache-control', 'private, no-cache')
     const token = request.headers[STORED_REQUEST_HEADER]
     const stored = token === undefined ? undefined : services.storedRequests?.take(token)

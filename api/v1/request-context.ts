@@ -130,7 +130,7 @@ export async function requireCreator(
   )
 }
 
-/** What a job used. */
+/** The usage of a job. */
 export interface JobUse {
   readonly tokens: number
   /** By the price of the model; 0 without one. */

@@ -187,9 +187,9 @@ function fail(code: string, param: string, message: string): ServiceError {
 }
 
 /**
- * Of the errors of several alternatives, those about the deepest value: the client most likely
- * meant the alternative that matched furthest. Of these, an error about something other than the
- * type is preferred; type errors are merged into one list of types.
+ * Selects among the errors of several alternatives those about the deepest value: the client most
+ * likely meant the alternative that matched furthest. An error about something other than the type
+ * is preferred; type errors are merged into one list of types.
  */
 function mostSpecific(complaints: readonly SchemaComplaint[]): readonly SchemaComplaint[] {
   const branches = complaints.filter(({ keyword }) => keyword !== 'anyOf')

@@ -1,6 +1,6 @@
 import { Agent, type RequestOptions, request } from 'node:http'
 
-/** What an endpoint of the user server answered. */
+/** The answer of an endpoint of the user server. */
 export interface Answer {
   readonly status: number
   readonly body: Readonly<Record<string, unknown>>

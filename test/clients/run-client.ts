@@ -14,7 +14,7 @@ const MARK = 'feature '
 const TIKTOKEN_URL = 'https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken'
 const TIKTOKEN_FILE = join(ROOT, 'node_modules/gpt-tokenizer/data/cl100k_base.tiktoken')
 
-/** What a client's script says of one feature. */
+/** The result of a client's script for one feature. */
 export interface FeatureResult {
   readonly feature: string
   /** Null where it works. */
@@ -45,7 +45,7 @@ export async function runClient(
   return results.length > 0 ? results : [{ feature: 'script', problem: 'reported no feature' }]
 }
 
-/** What the script of a client writes to standard error. */
+/** The file with the standard error of a client's script. */
 export function logFileOf(name: string): string {
   return join(INSTALLED, `${name}.log`)
 }

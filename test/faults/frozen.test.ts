@@ -39,7 +39,7 @@ describe('R2: a worker is frozen and thawed', () => {
         STREAMS,
         tokens,
         async () => {
-          // What it says from now on, and the ends of the short ones, come late.
+          // Its later replies, and the ends of the short streams, arrive late.
           ending = world.stream(STREAMS, SHORT_TOKENS, () => proxy.hold(), 'stepMs=20')
           await sleep(SHORT_TOKENS * 20 + 500)
           zombie.kill('SIGSTOP')

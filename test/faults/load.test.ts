@@ -74,7 +74,7 @@ describe('R14: ten times more comes than can be served', () => {
     await tiers.startToyWorker(4)
     // Four slots of 200 ms each serve 20 jobs a second.
     const job = toyBody('stepMs=40', 5, false)
-    // What grows once, with the first requests of a process, is not growth under overload.
+    // Growth that happens once, with the first requests of a process, is not growth under overload.
     const warming = Array.from({ length: 500 }, () => measured(tiers, job))
     await Promise.all(warming)
     const before = { heap: await heap.collectedMib(), resident: residentMib(tiers.api.pid) }
@@ -110,7 +110,7 @@ describe('R14: ten times more comes than can be served', () => {
     expect(refused.every(({ hint }) => hint)).toBe(true)
     expect(refused.length).toBeGreaterThan(admitted.length)
     expect(admitted.length).toBeGreaterThanOrEqual(depthMax)
-    // What waits for its collection comes and goes; what stays would add up.
+    // Uncollected memory comes and goes; leaked memory would accumulate.
     expect(after.heap - before.heap).toBeLessThan(8)
     expect(after.resident - before.resident).toBeLessThan(256)
   })

@@ -14,10 +14,10 @@ const IN_FLIGHT = 16
 /** One in so many is left in the middle. */
 const LEFT_EVERY = 10
 /**
- * What the last four rounds may add to the objects of a process: words that tokenizers remember.
+ * The most objects that the last four rounds may add to a process: words that tokenizers remember.
  */
 const HEAP_MIB_MAX = 8
-/** What they may add to its memory in all; 3 to 11 MiB as a rule. */
+/** The most memory that they may add in total; 3 to 11 MiB are usual. */
 const RESIDENT_MIB_MAX = 64
 
 interface Held {

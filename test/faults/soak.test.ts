@@ -14,7 +14,7 @@ import { readAll, type ToyProcess, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
-// What merely awaits its collection is not a leak.
+// Uncollected memory is not a leak.
 setFlagsFromString('--expose_gc')
 const collect = runInNewContext('gc') as () => void
 const ROUNDS = 5
@@ -27,10 +27,10 @@ const JOBS_PER_ROUND = JOBS / JOB_ROUNDS
 const IN_FLIGHT = 64
 const ATTEMPTS_MAX = 10
 const REQUESTS_PER_ROUND = scale(2000, 100)
-/** What three rounds may add; the first two fill what is filled once. */
+/** The most that three rounds may add; the first two fill caches. */
 const REQUESTS_HEAP_MIB_MAX = 4
 
-/** What the two processes held after a round; sizes in MiB. */
+/** The memory of the two processes after a round, in MiB. */
 interface Held {
   readonly owner: number
   readonly worker: number
@@ -156,7 +156,7 @@ async function requestMany(tiers: ToyTiers): Promise<number> {
   return wrong
 }
 
-/** What a worker holds after a collection. */
+/** The memory of a worker after a collection. */
 function collectedHeapMib({ child, kill }: ToyProcess): Promise<number> {
   return new Promise((resolve) => {
     const listen = (chunk: Buffer): void => {

@@ -19,7 +19,7 @@ const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
 const LARGE_SIZE = 900_000
-/** Of a line of a batch: within the limits of most fields, beyond those of others. */
+/** The size of a batch line: within the limits of most fields, beyond those of others. */
 const LINE_SIZE = 3000
 const LARGE_REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500) / 25
 const BODY_CHARACTERS_MAX = 6_000_000

@@ -51,7 +51,7 @@ interface DocumentOperation {
   >
 }
 
-/** What `/openapi.json` answers. */
+/** The content of `/openapi.json`. */
 export interface Document {
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
   readonly paths: Readonly<Record<string, Readonly<Record<string, DocumentOperation>>>>

@@ -8,8 +8,8 @@ import { SEED } from '#test/support/random.ts'
  * How often a property is tried: as FUZZ_RUNS says, else so that a run of everything stays short.
  */
 export const RUNS = Number(process.env.FUZZ_RUNS ?? 200)
-// Of this thread's own time, so that a busy machine says nothing; input that backtracks takes
-// minutes.
+// Processor time of this thread, so that a busy machine causes no failure; input that backtracks
+// takes minutes.
 const CPU_MS_MAX = 1500
 
 /** Tries a property; a failure names its seed, its path and the smallest case. */

@@ -24,7 +24,7 @@ export interface FuzzTarget {
   readonly api: TierProcess
   readonly worker: TierProcess
   readonly operations: readonly Operation[]
-  /** What may be asked for by name. */
+  /** The ids and names that requests may use. */
   readonly known: Known
   /**
    * Creates a user, so that a sign-out affects no other request; returns the proof of each claim.

@@ -3,7 +3,8 @@ import fc, { type Arbitrary } from 'fast-check'
 import type { Schema } from './document.ts'
 
 /**
- * What JSON.stringify cannot say, such as numbers beyond all bounds, stands in texts of this form.
+ * Values that JSON.stringify cannot write, such as numbers beyond all bounds, are texts of this
+ * form.
  */
 const RAW = /"\\u0001raw:(.*?)\\u0001"/g
 const raw = (text: string): string => `\u0001raw:${text}\u0001`

@@ -18,7 +18,7 @@ const TIMEOUT_MS = 60_000
 const SHORT_BODY_MS = 1000
 const FRAMING = ['content-length', 'transfer-encoding', 'expect']
 
-/** What became of a request that was never answered. */
+/** A request was never answered. */
 export class NoAnswerError extends Error {}
 
 /**

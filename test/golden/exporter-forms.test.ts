@@ -256,7 +256,7 @@ function withMeasuredScale(model: Model): Model {
   return { ...model, graph: { ...graph, constants: [...graph.constants, last] } }
 }
 
-/** What ONNX Runtime answers on a file of llama in another number format. */
+/** The output of ONNX Runtime for a file of llama in another number format. */
 function variant(onnxFile: string): Pick<Golden, 'greedy'> {
   const text = readFileSync(join(MODELS, 'llama/golden.variants.json'), 'utf8')
   const { variants } = JSON.parse(text) as { variants: Record<string, Pick<Golden, 'greedy'>> }

@@ -12,11 +12,11 @@ import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
-/** What transformers makes of a few texts, recorded by test/fixtures/build-models.py. */
+/** Outputs of transformers for a few texts, recorded by test/fixtures/build-models.py. */
 interface Golden {
   /** The language of the answers, where the model knows several. */
   readonly target: string | null
-  /** What the decoder reads before an answer. */
+  /** The tokens that the decoder reads before an answer. */
   readonly start: readonly number[]
   /** Tokens of an answer after which `logits` were taken. */
   readonly rows: readonly number[]

@@ -76,7 +76,7 @@ describe.each(CASES)('labels of a request by $family, whose first is $first', as
     await expect(run({ items: Array(33_334).fill('a') })).rejects.toMatchObject({ param: 'input' })
   })
 
-  /** What the processor replies to a job. */
+  /** The reply of the processor to a job. */
   async function run(fields: Pick<ClassifyInput, 'items'> & Partial<ClassifyInput>) {
     const input = { task: 'classify', hasMarkers: true, isActivated: true, ...fields }
     const job = { kind: 'embedding', modelId: 'nli', enqueuedAtMs: 0, input }

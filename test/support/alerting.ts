@@ -37,8 +37,9 @@ export function firingTimes(rule: TimedRule, snapshots: readonly Snapshot[]): nu
 const COUNTER = /_(total|count|sum|bucket)$/
 
 /**
- * What would be scraped if things went on as in these snapshots: counters grow by as much as from
- * the first to the last of them at each step, everything else stays as it was at the last.
+ * The samples that would be scraped if the state of these snapshots continued: at each step,
+ * counters grow by as much as from the first to the last of them, and everything else stays at its
+ * last value.
  */
 export function goOn(
   snapshots: readonly Snapshot[],

@@ -124,9 +124,9 @@ async function writeImage(
 }
 
 /**
- * What the instructions `RUN npm ci … && …` leave: files of their own (hard links where the
- * system allows), because from a symbolic link a package would find in the tree what the image
- * lacks.
+ * The packages that the instructions `RUN npm ci … && …` install: separate files (hard links where
+ * the system allows), because a package behind a symbolic link would find packages of this tree
+ * that the image lacks.
  */
 async function installDependencies(folder: string, lines: readonly string[]): Promise<void> {
   const source = join(ROOT, 'node_modules')

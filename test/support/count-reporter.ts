@@ -32,7 +32,7 @@ export class CountReporter implements Reporter {
       }
       if (!module.ok() && passed + failed === before) failed += 1
     }
-    // What this machine lacks is said at the end, where it is read.
+    // Missing services of this machine are reported at the end, where they are read.
     for (const line of skipped) process.stdout.write(`\n${line}`)
     if (skipped.length > 0) process.stdout.write(`\n${skipped.length} skipped\n`)
     process.stdout.write(`\n${passed} passed, ${failed} failed\n`)

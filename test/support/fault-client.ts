@@ -2,7 +2,7 @@ import { defined } from '#shared/json.ts'
 
 import { API_KEY } from './tiers.ts'
 
-/** What a client got of one request, and when. */
+/** The answer that a client got to one request, with its times. */
 export interface Seen {
   readonly status: number
   /** The text of the answer, or of the error. */

@@ -39,7 +39,7 @@ export interface FaultTiers {
   startWorker(env?: Readonly<Record<string, string>>): Promise<TierProcess>
   /** Starts a worker whose answers cost nothing; see `toyCatalogue`. */
   startToyWorker(slots?: number): Promise<ToyProcess>
-  /** What the living workers say of themselves. */
+  /** The heartbeats of the live workers. */
   heartbeats(): Promise<WorkerHeartbeat[]>
   /** Jobs that occupy a slot, over all living workers. */
   numActive(): Promise<number>

@@ -18,7 +18,7 @@ import {
   toyRequest,
 } from './queue.ts'
 
-/** What a stream came to. */
+/** The events of a stream. */
 export type StreamSeen = Awaited<ReturnType<typeof readAll>>
 
 /** A submitter here and toy workers in processes. */

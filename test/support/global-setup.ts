@@ -24,7 +24,10 @@ declare module 'vitest' {
 
 const MEMORY_FOLDER = '/dev/shm'
 const MEMORY_BYTES_MIN = 2 * 1024 ** 3
-/** What a server writes to survive a crash; a run of tests ends with its own. */
+/**
+ * Disables the writes with which a server survives a crash, because a run of tests ends with its
+ * own server.
+ */
 const UNSAFE = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }
 
 /**

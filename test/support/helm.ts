@@ -25,9 +25,9 @@ export function runHelm(...args: string[]): { status: number | null; output: str
 }
 
 /**
- * What helm renders for `test/fixtures/helm/<name>.values.yaml`, or undefined without helm. Values
- * of Secrets are random and left out, as are empty lines before documents, which Helm 4 writes;
- * files of the chart are named by their length.
+ * The manifests that helm renders for `test/fixtures/helm/<name>.values.yaml`, or undefined without
+ * helm. Random values of Secrets are left out, as are empty lines before documents, which Helm 4
+ * writes; files of the chart are named by their length.
  */
 export function render(name: string): string | undefined {
   const values = join(FIXTURES, `${name}.values.yaml`)

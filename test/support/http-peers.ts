@@ -11,7 +11,7 @@ export interface PeerRequest {
   readonly text: string
 }
 
-/** What a stand-in answers; `hang` never answers, `write` does so itself. */
+/** The answer of a stand-in; `hang` never answers, `write` does so itself. */
 export type PeerReply =
   | { readonly status?: number; readonly headers?: Record<string, string>; readonly body: unknown }
   | { readonly write: (outgoing: ServerResponse) => void }

@@ -7,7 +7,7 @@ export interface ImageThing {
   readonly y: number
 }
 
-/** What an image should show. */
+/** The expected content of an image. */
 export interface ImageScene {
   readonly background: string
   readonly things: readonly { readonly colour: string; readonly shape: string }[]

@@ -14,7 +14,7 @@ export interface ModelRow {
   readonly announced: number
 }
 
-/** What happens to a row. */
+/** An event of a row. */
 export type RowEvent =
   | { readonly type: 'claim' | 'renew' | 'release'; readonly by: Runner }
   | {

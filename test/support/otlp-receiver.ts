@@ -33,7 +33,7 @@ export interface ReceivedPoint {
 export interface OtlpReceiver {
   readonly url: string
   readonly spans: ReceivedSpan[]
-  /** Of the newest export. */
+  /** The points of the newest export. */
   points: ReceivedPoint[]
   /** Everything that arrived, as it arrived. */
   readonly bodies: { readonly path: string; readonly contentType: string; readonly body: Buffer }[]

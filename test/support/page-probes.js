@@ -32,7 +32,7 @@ export function findFaintTexts() {
     const element = walker.currentNode.parentElement
     const text = walker.currentNode.textContent?.trim() ?? ''
     if (element === null || text === '' || !element.checkVisibility()) continue
-    // What cannot be used may be faint.
+    // Disabled elements may be faint.
     if (element.closest(':disabled') !== null) continue
     const [a = 0, b = 0] = [parse(getComputedStyle(element).color), backgroundOf(element)].map(
       luminance,

@@ -5,7 +5,7 @@ export type Expression =
       readonly kind: 'selector'
       readonly name: string
       readonly matchers: readonly Matcher[]
-      /** Of a range selector. */
+      /** The range of a range selector. */
       readonly rangeMs?: number
     }
   | { readonly kind: 'call'; readonly name: string; readonly args: readonly Expression[] }

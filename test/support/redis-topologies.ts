@@ -10,7 +10,7 @@ import { findFreePort } from '#launcher/embedded/child.ts'
 import { makeCertificates } from './certificates.ts'
 import { eventually } from './queue.ts'
 
-/** Of the data nodes and of the sentinels: both ask for one. */
+/** The passwords of the data nodes and of the sentinels, both of which require one. */
 const PASSWORD = 'data-secret'
 const SENTINEL_PASSWORD = 'sentinel-secret'
 /** How long a server must be silent before its replica takes over. */

@@ -11,7 +11,7 @@ import { createLogger, type Logger } from '#shared/logger.ts'
 
 import { type MailCatcher, startMailCatcher } from './mail-catcher.ts'
 
-/** What a test can ask for: `it('…', async ({ databaseUrl, redisUrl, keyPrefix }) => …)`. */
+/** The fixtures of a test: `it('…', async ({ databaseUrl, redisUrl, keyPrefix }) => …)`. */
 export interface TestServices {
   /** Says nothing below fatal. */
   log: Logger

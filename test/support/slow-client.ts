@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net'
 
 /** A client that sends byte by byte, or does not read, and never closes its side. */
 export interface SlowClient {
-  /** What it has received. */
+  /** The bytes received so far. */
   received(): string
   /** Resolves when the server has ended the connection altogether. */
   readonly cut: Promise<unknown>

@@ -65,6 +65,9 @@ const PRIVATE_WORDS: readonly PrivateWord[] = [
 const SENTENCE_FORMS =
   /(?:^|[.:;?!] )(?:who(?:m|se)?|what (?:is|was|are|were|has|had|have)) (?=.*\w)/
 
+/** Sentences of comments begin neither with a noun clause nor with a fronted object. */
+const COMMENT_FORMS = /(?:^|[.:;?!] )(?:Of|What|Whose) [a-z]/
+
 const SUBJECT =
   /^(feat|fix|perf|refactor|docs|test|build|ci|chore)(\([a-z0-9-]+\))?!?: [^A-Z\s].*[^.\s]$/
 const SUBJECT_LENGTH_MAX = 72
@@ -93,11 +96,12 @@ export function rejectedWords(path: string, text: string): string[] {
 }
 
 function inProse(path: string, text: string, words = true): string[] {
-  const forms = text
-    .split('\n')
-    .flatMap((line, index) =>
-      SENTENCE_FORMS.test(prose(line)) ? [`${path}:${index + 1} sentence about who or what`] : [],
-    )
+  const forms = text.split('\n').flatMap((line, index) => {
+    const sentences = prose(line)
+    const isRejected =
+      SENTENCE_FORMS.test(sentences.toLowerCase()) || (!words && COMMENT_FORMS.test(sentences))
+    return isRejected ? [`${path}:${index + 1} sentence that begins with who, what or of`] : []
+  })
   return words ? [...inWords(path, text), ...forms] : forms
 }
 
@@ -114,12 +118,9 @@ function inWords(path: string, text: string): string[] {
   })
 }
 
-/** The text of a line of a comment or a document, in lower case, without its markers. */
+/** The text of a line of a comment or a document, without its markers. */
 function prose(line: string): string {
-  return line
-    .replace(/^\s*(?:\/\*\*?|\*|\/\/|[-#>|]+|\d+\.)\s*/, '')
-    .replaceAll('**', '')
-    .toLowerCase()
+  return line.replace(/^\s*(?:\/\*\*?|\*|\/\/|[-#>|]+|\d+\.)\s*/, '').replaceAll('**', '')
 }
 
 /** Comments alone: everything else is blank. */

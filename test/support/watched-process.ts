@@ -8,9 +8,9 @@ const WORK = JSON.stringify(Array.from({ length: 90_000 }, (_, at) => ({ a: at }
 
 /** Another process, looked at from inside. */
 export interface WatchedProcess {
-  /** What the process has to be started with. */
+  /** The environment of the process. */
   readonly env: Readonly<Record<string, string>>
-  /** What it holds once everything that could be collected was. */
+  /** Its memory after everything collectable was collected. */
   collectedMib(): Promise<number>
   /**
    * The most processor time of its main thread in one turn of its event loop, since this was asked

@@ -28,7 +28,7 @@ export interface TierProcess {
   stop(): Promise<void>
 }
 
-/** What all processes of an installation share. */
+/** Shared by all processes of an installation. */
 export interface Place {
   readonly databaseUrl: string
   readonly redisUrl: string

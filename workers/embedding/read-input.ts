@@ -38,7 +38,7 @@ export async function readText(
 
 /**
  * The first tokens of a text that fit together with all markers, as the reference tokenizers
- * truncate. Of a long text only the necessary part is encoded.
+ * truncate. Only the necessary part of a long text is encoded.
  */
 export async function readTextCut(
   { tokenizer, markers, contextLength }: InputReader,

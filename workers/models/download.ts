@@ -166,7 +166,7 @@ async function tooLong({ source, file, partFile }: DownloadOptions): Promise<Ser
 
 function isWorthRetrying(error: unknown): boolean {
   if (error instanceof HubUnreachableError) return true
-  // Of the hub's own errors only temporary ones are retried.
+  // Only temporary errors of the hub are retried.
   if (error instanceof ServiceError) return delayFor(error, 0) !== undefined
   return !isDiskFault(error)
 }

@@ -14,7 +14,7 @@ import { CORRECT, LOSS, TARGETS, type TrainingGraph } from './training-graph.ts'
 
 /** Sums over the targets of a run. */
 interface RunSums {
-  /** Of the losses, times the given weight. */
+  /** The sum of the losses, times the given weight. */
   readonly loss: number
   readonly correct: number
   readonly targets: number

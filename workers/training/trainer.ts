@@ -27,10 +27,10 @@ interface Plan {
   readonly limits: LayoutLimits
 }
 
-/** What a training has reached besides the elements and the moments of its optimizer. */
+/** The state of a training besides the elements and the moments of its optimizer. */
 export interface Reached {
   trainedTokens: number
-  /** Of the last step. */
+  /** The loss of the last step. */
   trainLoss: number
   validationLoss: number | null
   /** The elements with the lowest validation loss. */

@@ -139,7 +139,7 @@ async function store(
   return inTransaction(services.store, async (tx) => {
     // Metadata is merged under the lock, so that concurrent changes are not lost.
     const user = await lockUser(tx, before.id)
-    // Of two concurrent password changes, the later one belongs to a session that has ended.
+    // The later of two concurrent password changes belongs to a session that has ended.
     await requireLiveSession(tx, session)
     if (change.nonce !== undefined) await consumeNonce(tx, user, change.nonce)
     const changes: UserChanges = {

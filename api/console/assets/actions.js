@@ -106,7 +106,7 @@ function valuesOf(form, fields) {
 }
 
 /**
- * What an action did; a secret is shown until the notice is closed, and never again.
+ * The result of an action. A secret is shown only until the notice is closed.
  * @param {{ result: Row | undefined, onClose: () => void }} props
  */
 export function Result({ result, onClose }) {

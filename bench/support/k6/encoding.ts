@@ -1,4 +1,4 @@
-// What a scenario file imports from `k6/encoding`, where there is no k6.
+// Replaces the imports of a scenario file from `k6/encoding` where there is no k6.
 
 const encoding = {
   b64encode: (text: string, variant = 'std'): string =>

@@ -1,7 +1,7 @@
 import { metric } from './metrics.ts'
 
-// What a scenario file imports from `k6/http`, where there is no k6. Only what answers by a
-// promise: nothing in this process waits for a socket.
+// Replaces the imports of a scenario file from `k6/http` where there is no k6. Only calls that
+// return promises: no code in this process waits for a socket.
 
 /** A file of a form. */
 interface FormFile {

@@ -1,6 +1,6 @@
 import { metric } from './metrics.ts'
 
-// What a scenario file imports from `k6`, where there is no k6.
+// Replaces the imports of a scenario file from `k6` where there is no k6.
 
 const passes = new Map<string, { passes: number; fails: number }>()
 

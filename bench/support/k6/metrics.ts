@@ -1,6 +1,6 @@
 import { quantile } from '../quantile.ts'
 
-// What a scenario file imports from `k6/metrics`, where there is no k6.
+// Replaces the imports of a scenario file from `k6/metrics` where there is no k6.
 
 type Kind = 'trend' | 'rate' | 'counter'
 

@@ -4,7 +4,9 @@ type Threshold = string | { readonly threshold: string }
 
 const EXPRESSION = /^(count|rate|avg|min|med|max|p\(\d+\))\s*(<=|>=|==|<|>)\s*([\d.]+)$/
 
-/** Which thresholds are met, by metric and expression. Of a metric without values, all are. */
+/**
+ * Which thresholds are met, by metric and expression. A metric without values meets all of them.
+ */
 export function thresholdsOf(
   wanted: Readonly<Record<string, readonly Threshold[]>>,
   metrics: ReadonlyMap<string, Metric>,

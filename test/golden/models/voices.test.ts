@@ -14,7 +14,7 @@ interface Spoken {
   readonly voice: string
   readonly ids: readonly number[]
   readonly frames: number
-  /** What tiny-whisper recognized. */
+  /** The text that tiny-whisper recognized. */
   readonly recognized: string
 }
 

@@ -14,8 +14,8 @@ interface Clip {
   readonly seconds: number
   readonly text: string
   /**
-   * What onnxruntime recognized in the samples before they were compressed; only in clips of one
-   * window.
+   * The text that onnxruntime recognized in the samples before they were compressed; only in clips
+   * of one window.
    */
   readonly recognized?: string
   readonly recognizedEnglish?: string

@@ -124,7 +124,7 @@ it('takes away in one turn what a busy day has left', async () => {
   const server = await startServer({ isFrozen: true })
   const { refresh_token: token } = await signedInUser(server)
   await refresh(server, token)
-  // What thousands of refreshes leave, without making them.
+  // Inserts the rows that thousands of refreshes would leave.
   await server.database.pool.query(`
     insert into refresh_tokens (session_id, token_sha256, seed, created_at, revoked_at)
     select session_id, sha256(convert_to(number::text, 'utf8')), seed, created_at, revoked_at

@@ -40,8 +40,8 @@ create table auth.webauthn_credentials (id uuid primary key, user_id uuid, crede
 
 // bcrypt of the usual password, as that server writes it.
 const BCRYPT = '$2a$10$vHPlhk4RayP/5uWxDqdmr.AcutMYyjYBueDamkmixsDOjVRp2u5yK'
-// Of the session below with a counter of 300: version, id, counter, HMAC and checksum, computed
-// with `node:crypto` by the rule of that server's internal/crypto/refresh_tokens.go.
+// The token of the session below with a counter of 300: version, id, counter, HMAC and checksum,
+// computed with `node:crypto` by the rule of that server's internal/crypto/refresh_tokens.go.
 const SIGNED = 'ABEREREiIkMzhERVVVVVVVWsAg7ZC0vLuQzqLzMCy_Bbh8fZrB2g'
 const SECRET = 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP'
 
@@ -174,7 +174,7 @@ it('takes over the users of Supabase’s server, who stay signed in', async () =
     amr: [{ method: 'password' }],
   })
   expect((await refresh(server, 'an-old-token')).status).toBe(400)
-  // Of a session whose refresh tokens are signed, not stored.
+  // A session whose refresh tokens are signed, not stored.
   expect((await refresh(server, SIGNED)).body).toMatchObject({ user: { id: ada.id } })
   const email = 'ada@example.com'
   const session = await post('/token?grant_type=password', { email, password: PASSWORD })

@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-// What linkIdentity() of the client sends when it is given a token instead of a redirect.
+// The request of the client's linkIdentity() with a token instead of a redirect.
 function link(bearer: string | undefined, from = server): Promise<CallResult> {
   const body = { provider: 'google', id_token: 'token', link_identity: true }
   const request = { method: 'POST', path: '/token?grant_type=id_token', body } as const

@@ -276,7 +276,7 @@ function profileOf(reply: PeerReply): Incident {
   return { profile: { '/api/v3/user': reply } }
 }
 
-// What went wrong at the provider stays in the log.
+// The provider's error is only in the log.
 function exchangeFailed(): Record<string, string> {
   return {
     error: 'server_error',

@@ -1,7 +1,7 @@
 import { type OpenAI, toFile } from 'openai'
 import { expect } from 'vitest'
 
-/** What the lines of the tests are sent to. */
+/** The endpoint of the test lines. */
 export const ENDPOINT = '/v1/chat/completions'
 
 /** One request of an input file. */

@@ -45,7 +45,7 @@ export interface BatchService {
   readonly apiKey: string
   readonly database: Database
   readonly store: ObjectStore
-  /** What answers the requests of the batches; replaced by tests. */
+  /** Answers the requests of the batches; replaced by tests. */
   execute: (request: Parameters<ExecuteBatchable>[0]) => Promise<object | string>
   /** Another process that works at the batches. */
   startDriver(overrides?: Partial<DriverServices>): BatchDriver

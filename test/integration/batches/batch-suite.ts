@@ -5,7 +5,7 @@ import type { BatchDriver } from '#api/batches/driver.ts'
 
 import { type BatchService, openBatchService } from './batch-service.ts'
 
-/** What every test of batches works with. */
+/** The collaborators of every batch test. */
 export interface BatchSuite {
   readonly service: BatchService
   readonly client: OpenAI

@@ -174,7 +174,7 @@ export function crudeBrowser(app: FastifyInstance) {
   return { cookies, get, post, submit }
 }
 
-/** What a form of a page carries. */
+/** The CSRF token in the form of a page. */
 export function formSecretIn(body: string): string {
   return /name="form" value="([^"]+)"/.exec(body)?.[1] ?? ''
 }

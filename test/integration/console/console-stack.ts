@@ -21,7 +21,7 @@ import { crudeBrowser, formSecretIn } from './admin-app.ts'
 const TOKEN = 'the-admin-token-of-the-console'
 const PASSWORD = 'a long password of the tests'
 
-/** What an answer of the console's API holds. */
+/** An answer of the console's API. */
 // biome-ignore lint/suspicious/noExplicitAny: the expectations of the tests are its shape.
 type Answer = any
 

@@ -17,7 +17,7 @@ import { it } from '#test/support/services.ts'
 
 import { startServer } from '../auth/support/server.ts'
 
-/** What the indexes of the plans are asked for. */
+/** The conditions that the plans pass to indexes. */
 function conditionsBy(plans: readonly StatementPlan[]): Record<string, string | undefined> {
   const found = plans.flatMap(({ nodes }) =>
     nodes.flatMap((node) => {

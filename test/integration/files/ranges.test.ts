@@ -108,7 +108,7 @@ it.for(KINDS)(
       }
       const none = await call(path, { headers: { range: 'bytes=1000000-' } })
       expect([none.status, none.headers.get('content-range')]).toEqual([416, 'bytes */1000000'])
-      // Of the image, only what is found may be kept.
+      // Only successful answers for images may be cached.
       const kept = what === 'file' ? 'private, no-cache' : null
       expect(none.headers.get('cache-control')).toBe(kept)
       expect(await none.json()).toMatchObject({ error: { type: 'invalid_request_error' } })

@@ -39,7 +39,7 @@ function clientWith(options: { readonly apiKey?: string }): Anthropic {
   return new Anthropic({ baseURL, apiKey: API_KEY, maxRetries: 0, ...options })
 }
 
-/** What the workers say, with the reason for which they end. */
+/** Sets the replies of the workers, with the reason for which they end. */
 function say(pieces: readonly string[], finishReason: 'stop' | 'length' = 'stop'): void {
   surface.submitter.script = ({ input }) => speak(input as GenerateInput, pieces, { finishReason })
 }

@@ -34,7 +34,7 @@ interface ParsedCall {
   readonly parsed_arguments: unknown
 }
 
-/** What the workers say, request after request. */
+/** Sets the replies of the workers, request by request. */
 function say(...answers: (readonly string[])[]): void {
   const left = [...answers]
   surface.submitter.script = ({ input }) => {

@@ -81,7 +81,7 @@ describe('the first step of npm start and npm test', () => {
     const failed = run(['target.mjs'], { NPM_STATUS: '1' })
     expect(failed.status).toBe(1)
     expect(failed.stderr).toContain('npm ci failed')
-    // What a killed start leaves behind: its lock, with a number that no process has.
+    // A killed start leaves its lock, with the id of a process that no longer exists.
     await mkdir(join(root, '.install.lock'))
     await writeFile(join(root, '.install.lock/pid'), '4194304')
     expect(run(['target.mjs']).status).toBe(0)

@@ -21,8 +21,7 @@ describe('the embedded Postgres', () => {
     const pidFile = join(data, 'postmaster.pid')
     const lines = (await readFile(pidFile, 'utf8')).split('\n')
     await before.stop()
-    // What a container or a machine leaves that is switched off, once this test's process has that
-    // number.
+    // The file of a container or machine that was switched off, with the process id of this test.
     await writeFile(pidFile, [process.pid, ...lines.slice(1)].join('\n'), { mode: 0o600 })
     await (await findPlace(folder, '')).own(pidFile)
     const after = await startPostgres(folder, { password: 'kept' })

@@ -14,7 +14,7 @@ const SETUP_TIMEOUT_MS = 400_000
 let target: Target
 beforeAll(async () => {
   target = await openTarget()
-  // What grows once for every kind of request is not growth of the hostile ones.
+  // Memory that every kind of request allocates once is not growth caused by hostile ones.
   for (let time = 0; time < 3; time += 1) {
     await vary(await plainImage(64))
     await listen('a.wav', randomBytes(1000))

@@ -17,7 +17,7 @@ const FORM_HEADERS = { 'content-type': `multipart/form-data; boundary=${BOUNDARY
 let target: Target
 beforeAll(async () => {
   target = await openTarget()
-  // What grows once for every kind of request is not growth of the hostile ones.
+  // Memory that every kind of request allocates once is not growth caused by hostile ones.
   for (let time = 0; time < 3; time += 1) {
     const warm = { model: 'embed', input: 'a'.repeat(4_000_000) }
     await post('/embeddings', JSON.stringify(warm), JSON_HEADERS)

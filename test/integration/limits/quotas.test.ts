@@ -118,7 +118,7 @@ describe('a quota of a key', () => {
     expect(refused.headers.get('x-should-retry')).toBe('false')
     const resetsAtMs = Date.now() + Number(refused.headers.get('retry-after')) * 1000
     expect(Math.abs(resetsAtMs - Date.parse(midnight))).toBeLessThan(30_000)
-    // What runs no job, and other keys, are not counted.
+    // Requests that run no job, and other keys, are not counted.
     expect((await call('/things', {}, secret)).status).toBe(200)
     expect(await statusOf()).toBe(200)
   })

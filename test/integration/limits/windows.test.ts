@@ -95,7 +95,7 @@ describe('the window of a minute', () => {
     expect((await charge(scene, SUBJECT, job(60))).verdict).toBe('admitted')
     expect(await scene.field('tc')).toBe(100)
     expect((await charge(scene, SUBJECT, job(1))).verdict).toBe('tokens')
-    // What runs no job needs no tokens.
+    // A request without a job needs no tokens.
     expect((await charge(scene, SUBJECT, NO_JOB)).verdict).toBe('admitted')
   })
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What a request asked for, and with which credentials and range. */
+/** A request that the server received, with its credentials and range. */
 export interface SeenRequest {
   readonly host: 'hub' | 'cdn'
   readonly path: string

@@ -39,7 +39,7 @@ it('deletes files of a model that object storage no longer has', async ({ folder
   await ensureModel(modelAt('s3:models/mine'), options)
   await storage.delete('models/mine/onnx/model_quantized.onnx')
   await put('onnx/model.onnx')
-  // Of the two the worker would run the one that is gone.
+  // If both were left, the worker would run the deleted one.
   const found = await ensureModel(modelAt('s3:models/mine'), options)
   expect(await readdir(join(found, 'onnx'))).toEqual(['model.onnx'])
 })

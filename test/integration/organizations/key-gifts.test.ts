@@ -15,7 +15,7 @@ afterEach(closeSurfaces)
 const UNLIMITED = { scopes: null, modelIds: null, expiresAt: null }
 const soon = () => new Date(Date.now() + 600_000)
 
-/** What a key may do with a newcomer: as a member, as an administrator. */
+/** The rights of a key towards a newcomer: as a member, as an administrator. */
 const ROWS: readonly [string, () => Partial<ApiKeyRequest>, readonly [number, number]][] = [
   ['all rights', () => ({}), [200, 200]],
   ['all scopes by name', () => ({ scopes: SCOPES }), [200, 200]],

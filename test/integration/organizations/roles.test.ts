@@ -24,7 +24,7 @@ interface Scene {
 
 interface Row {
   readonly route: string
-  /** What varies between rows of one route. */
+  /** The difference between rows of one route. */
   readonly note?: string
   readonly body?: (scene: Scene) => object
   readonly target?: keyof Scene['targets']

@@ -59,7 +59,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
     await page.getByText('the link there completes the account').waitFor()
     await page.goto(await linkTo('new@example.test'))
     await page.getByText('new@example.test').waitFor()
-    // What signs people in does not stay in the address, nor in the history.
+    // Tokens stay neither in the URL nor in the history.
     expect(page.url()).toBe(`${stack.tiers.url}/#chat`)
     await chat(page)
     await page.getByRole('button', { name: 'Sign out' }).click()

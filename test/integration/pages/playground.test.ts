@@ -45,7 +45,7 @@ async function figuresOf(page: Page): Promise<string> {
 }
 const openTab = (page: Page, name: string) => page.getByRole('tab', { name }).click()
 
-/** What the API itself says of a recording. */
+/** The transcript of a recording by the API itself. */
 async function transcribed(path: string): Promise<string> {
   const form = new FormData()
   form.append('model', 'whisper-1')

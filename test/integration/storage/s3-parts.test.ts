@@ -55,7 +55,7 @@ beforeAll(async () => {
       response.pipe(answer)
     })
     forwarded.on('error', () => answer.destroy())
-    // What breaks off on this side ends on the other one too.
+    // A connection that breaks on this side also ends on the other.
     pipeline(incoming, forwarded, () => {})
   })
   await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))

@@ -23,7 +23,7 @@ const objects = readRendered('whole')
 const scaledObjects = objects.filter(({ kind }) => kind === 'ScaledObject')
 const triggers = scaledObjects.flatMap(({ spec }) => (spec as unknown as Scaled).triggers)
 
-/** What KEDA's metrics-api trigger reads at its `valueLocation`, a path of fields. */
+/** The value that KEDA's metrics-api trigger reads at its `valueLocation`, a path of fields. */
 async function readByTrigger(
   { url = '', valueLocation = '' }: Readonly<Record<string, string>>,
   metricsUrl: string,

@@ -16,7 +16,7 @@ import { clip, QUEUE_DEPTH_MAX, type WatchedStack } from './stack.ts'
 export interface Fault {
   /** A step that runs once. */
   begin?(stack: WatchedStack): Promise<void>
-  /** What goes on as long as it lasts. */
+  /** Runs repeatedly while the fault lasts. */
   goOn?(stack: WatchedStack): Promise<void>
   /** Makes it good again. */
   end?(stack: WatchedStack): Promise<void>

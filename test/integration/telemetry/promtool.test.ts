@@ -17,7 +17,7 @@ import { readAlerts } from './monitoring.ts'
 const promtool = await findPackaged('promtool', { packages: ['prometheus'] })
 const FOLDER = join(import.meta.dirname, '../../../deploy/monitoring')
 
-/** What promtool finds; empty when all is well. */
+/** The faults that promtool finds; empty when there are none. */
 function findFaults(args: readonly string[], input = ''): string {
   const { status, stdout, stderr } = spawnSync(String(promtool), args, {
     cwd: FOLDER,

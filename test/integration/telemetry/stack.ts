@@ -8,7 +8,7 @@ import { freshPrefix, type PrivateRedis, startRedis } from '#test/support/queue.
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
-/** What a queue takes before it is full. */
+/** The depth at which a queue is full. */
 export const QUEUE_DEPTH_MAX = 32
 
 /** A watched installation: small bounds, so that each can be met. */

@@ -21,7 +21,7 @@ export async function closeGated(): Promise<void> {
   for (const close of closers.splice(0).reverse()) await close()
 }
 
-/** What the route does with a request. */
+/** The behaviour of the route for a request. */
 export interface Sent {
   mode?: 'fail' | 'limit' | 'stream' | 'slowStream' | 'brokenStream' | 'hang' | 'refuse' | 'large'
   ms?: number
@@ -97,7 +97,7 @@ export async function openGated(database: Database, redisUrl: string, keyPrefix:
   return { ...surface, runs, send, openOne, redis }
 }
 
-/** What `openGated` opens. */
+/** The result of `openGated`. */
 export type Gated = Awaited<ReturnType<typeof openGated>>
 
 /** Sends a request and leaves before it is answered. */

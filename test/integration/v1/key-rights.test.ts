@@ -12,7 +12,7 @@ import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
-/** What each family of endpoints demands; the first row that fits. */
+/** The scope that each family of endpoints requires; the first matching row counts. */
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions(\/|$)/, 'chat'],
   [/^\w+ \/v1\/messages/, 'chat'],

@@ -19,7 +19,7 @@ const TIMEOUT_MS = 120_000
 const CHAT = { choices: [{ message: { content: 'Hi' } }], usage: { total_tokens: 3 } }
 const STREAM = 'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
 
-/** What Millrace answers, as far as the scenarios read it. */
+/** The answers of Millrace, as far as the scenarios read them. */
 const ANSWERS: readonly [RegExp, (body: string) => string][] = [
   [/completions$/, (body) => (body.includes('"stream":true') ? '' : JSON.stringify(CHAT))],
   [/embeddings$/, () => JSON.stringify({ data: [{ embedding: [1, 2] }] })],

@@ -19,7 +19,7 @@ interface AttendedPair {
   readonly value: string
 }
 
-/** What a graph without caches computes of a short text, by which a rewritten one is checked. */
+/** The output of a graph without caches for a short text, to check a rewritten graph. */
 export interface ReferenceRun {
   readonly tokenIds: readonly number[]
   readonly logits: Float32Array

@@ -45,7 +45,7 @@ interface DecoderShape {
   readonly numHeads: number
   /** Positions that the engine will use. */
   readonly contextLength: number
-  /** Of a graph whose caches were added. */
+  /** The output to compare with; set if caches were added to the graph. */
   readonly reference?: ReferenceRun
 }
 

@@ -40,7 +40,7 @@ export function createDpmSolver(config: NoiseSchedulerConfig, steps: number): No
 
 type Levels = ReturnType<typeof solverLevels>['levels']
 
-/** What the solvers over λ share: latents that need no scaling, noise by level. */
+/** Shared by the solvers over λ: latents that need no scaling, noise by level. */
 export function unscaledLevels(
   levels: Levels,
 ): Pick<NoiseScheduler, 'initNoiseSigma' | 'scaleInput' | 'addNoise'> {

@@ -18,7 +18,7 @@ interface Options {
   readonly allowCredentials?: readonly { readonly id: string }[]
 }
 
-/** What a dishonest page or device changes. */
+/** The changes of a dishonest page or device. */
 interface Tampering {
   readonly origin?: string
   readonly rpId?: string

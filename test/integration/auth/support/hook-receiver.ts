@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 
 import { type PeerReply, type PeerRequest, startHttpPeer } from '#test/support/http-peers.ts'
 
-/** What a receiver was sent. */
+/** A call that a receiver got. */
 export interface HookCall {
   readonly hook: string
   // biome-ignore lint/suspicious/noExplicitAny: tests read payloads of any shape.

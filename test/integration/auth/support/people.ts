@@ -2,7 +2,7 @@ import type { CallResult, TestServer } from './server.ts'
 
 export const PASSWORD = 'correct horse'
 
-/** What a sign-in answers. */
+/** The answer to a sign-in. */
 export interface SignedIn {
   readonly access_token: string
   readonly refresh_token: string

@@ -3,7 +3,7 @@ import { createHash, generateKeyPairSync, randomUUID, sign } from 'node:crypto'
 import { type PeerReply, type PeerRequest, startHttpPeer } from '#test/support/http-peers.ts'
 import type { ProviderCase } from '#test/support/provider-peers.ts'
 
-/** What goes differently from a consenting visitor. */
+/** The differences from a consenting visitor. */
 export interface Incident {
   readonly isDenied?: true
   /** The token endpoint answers this. */
@@ -88,7 +88,7 @@ function consent({ incident, grants }: Stage, { query }: PeerRequest): PeerReply
   return { status: 302, headers: { location: back.href }, body: '' }
 }
 
-// What a browser would submit by itself.
+// The form that a browser would submit automatically.
 function formPost(action: string, fields: Record<string, string>): string {
   const inputs = Object.entries(fields).map(
     ([name, value]) => `<input name="${name}" value="${value}">`,

@@ -41,7 +41,7 @@ it('a client that leaves while its whole recording is being stored is no fault o
   client.abort()
   await expect(asked).rejects.toThrow()
   await abandoned
-  // What the route makes of it follows within the next turns of the event loop.
+  // The route finishes within the next turns of the event loop.
   for (let turn = 0; turn < 100; turn += 1) await nextTurn()
   await app.close()
   expect(messages).toEqual([])

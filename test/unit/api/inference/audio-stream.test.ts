@@ -11,7 +11,7 @@ const RESULT = { text: ' Hello there.  Bye! ', language: 'en', durationSeconds: 
 const STREAM: Part = ['stream', 'true']
 
 let audio: AudioSurface
-/** What each window says, with its number; an error ends the job. */
+/** The text of each window, with its number; an error ends the job. */
 let windows: readonly (
   | readonly [step: number, text?: string, logprobs?: readonly SpokenToken[]]
   | Error

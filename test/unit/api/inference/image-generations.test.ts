@@ -191,7 +191,7 @@ describe('GET /v1/media', () => {
   it('is emptied after its hour, like what dead requests left', async () => {
     await images.store.put('temporary/left', Buffer.from('x'))
     await images.store.put('files/file-stays', Buffer.from('x'))
-    // Of a process that was killed over an upload.
+    // A leftover of a process that was killed during an upload.
     await images.store.put('.staging/0b3f', Buffer.from('x'))
     await generate({})
     const sweepIn = (minutes: number) =>

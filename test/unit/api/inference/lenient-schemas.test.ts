@@ -14,7 +14,7 @@ afterAll(() => surface.app.close())
 
 const schemaOf = (property: object): object => ({ type: 'object', properties: { a: property } })
 
-// What pydantic writes for `Set[str]`, and keywords that no grammar enforces.
+// The schema that pydantic writes for `Set[str]`, and keywords that no grammar enforces.
 it.each<[object, object, string]>([
   [
     { type: 'array', items: { type: 'string' }, uniqueItems: true },

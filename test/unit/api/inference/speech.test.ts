@@ -9,7 +9,7 @@ const URL = '/v1/audio/speech'
 const PARTS = [Buffer.from([1, 2, 3]), Buffer.from([4]), Buffer.from([5, 6])]
 
 let surface: Awaited<ReturnType<typeof openSurface>>
-/** What the worker sends: bytes from an offset, or an error. */
+/** The messages of the worker: bytes from an offset, or an error. */
 let parts: readonly ({ readonly offset: number; readonly bytes: Buffer } | Error)[] = []
 
 const script: Script = async function* () {

@@ -70,7 +70,7 @@ export const CATALOGUE = parseCatalogue({
 
 type CompletionEvents = AsyncIterable<JobEvent<'completion'>> | Iterable<JobEvent<'completion'>>
 
-/** What the workers would say to a request. */
+/** The replies of the workers to a request. */
 export type Script = (request: SubmitRequest<'completion'>) => CompletionEvents
 
 /** A submitter that plays a script and remembers what was submitted. */
@@ -178,7 +178,7 @@ export async function openSurface(
   clock: { nowMs: number }
   post(url: string, body: unknown, headers?: Record<string, string>): Promise<Answer>
   get(url: string): Promise<Answer>
-  /** What the workers are asked when a text model is asked so. */
+  /** The job that workers receive for a text model. */
   inputOf(url: string, fields: object): Promise<GenerateInput>
 }> {
   const submitter = new ScriptedSubmitter(script)

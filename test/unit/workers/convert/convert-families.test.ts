@@ -14,13 +14,13 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 import { generate, greedy } from '../engine/generate.ts'
 import { CHECKPOINTS, type FormName } from './checkpoint-folders.ts'
 
-/** What transformers answers (see `source` inside), made by test/fixtures/build-models.py. */
+/** Outputs of transformers (see `source` inside), made by test/fixtures/build-models.py. */
 interface Golden {
   readonly ids: readonly number[]
   readonly rows: readonly number[]
   readonly logits: readonly (readonly number[])[]
   readonly greedy: readonly number[]
-  /** Of LongRoPE, for a text that stays short. */
+  /** The shorter length of LongRoPE. */
   readonly short?: Omit<Golden, 'short'>
 }
 

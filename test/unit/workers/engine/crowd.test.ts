@@ -63,7 +63,7 @@ describe('a crowd of texts, some of which are aborted', () => {
     ['llama-in-place', 'model', 'host'],
     ['llama', 'model', 'host'],
     ['llama', 'model', 'host', AS_EXPORTED],
-    // What a GPU takes, on a processor.
+    // The path of a GPU, on a processor.
     ['llama-in-place', 'model', 'device'],
     ['llama', 'model', 'device', AS_EXPORTED],
     // One row's scale must not reach another's numbers, with any cache.

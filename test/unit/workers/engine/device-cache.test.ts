@@ -55,7 +55,7 @@ function valueAt(row: number, head: number, position: number, index: number): nu
   return ((row * HEADS + head) * LENGTH + position) * SIZE + index + 1
 }
 
-/** What a copy of one row holds: `held` positions from `from` on behind `before` zeros. */
+/** The expected copy of one row: `held` positions starting at `from`, after `before` zeros. */
 function expectedRow(row: number, from: number, held: number, before: number, length: number) {
   const values: number[] = []
   for (let head = 0; head < HEADS; head += 1) {
@@ -122,7 +122,7 @@ describe('a cache in the memory of a device', () => {
       asExported: true,
       slots: 8,
     })
-    // Of eight texts of 256 positions, 256 bytes each; half of that in the mean.
+    // Eight texts of 256 positions take 256 bytes each, half of that on average.
     const round = async (): Promise<number> => {
       const texts = Array.from({ length: 8 }, (_, index) => [index + 3, 7])
       const run = (promptTokenIds: number[]) =>

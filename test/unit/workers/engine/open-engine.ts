@@ -7,8 +7,8 @@ import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 import { MODELS } from './generate.ts'
 
 /**
- * What a GPU takes, on a processor: the cache in the memory of the device that the session computes
- * on.
+ * The path of a GPU, on a processor: the cache in the memory of the device that the session
+ * computes on.
  */
 export const ON_DEVICE = { cacheMemory: 'device' } as const
 

@@ -30,7 +30,7 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
   const size = { width: 64, height: 64 }
   const colours = await openImage(bytes, 'image')
     .then(async (image) => {
-      // What vision models read.
+      // The formats that vision models read.
       await image.colours()
       return image.coloursAt(size)
     })

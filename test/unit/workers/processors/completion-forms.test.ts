@@ -97,7 +97,7 @@ describe('a required form', () => {
     }
   })
 
-  // What no grammar enforces, and schemas that are none.
+  // Schemas that no grammar enforces, and invalid ones.
   const UNENFORCEABLE: readonly object[] = [
     { type: 'object', properties: { a: { type: 'number', multipleOf: 0.1 } } },
     { type: 'object', properties: { a: { type: 'rune' } } },

@@ -32,7 +32,7 @@ export const BASE: GenerateInput = {
   stream: false,
 }
 
-/** What a job answered. */
+/** The answer of a job. */
 export interface Answer {
   readonly promptTokens: number
   readonly droppedMessages: number

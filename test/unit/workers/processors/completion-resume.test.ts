@@ -40,7 +40,7 @@ const CASES: Readonly<Record<string, Partial<GenerateInput>>> = {
   },
 }
 
-/** What the owner of a job would ask for after having received some of its deltas. */
+/** The resume points that the owner of a job would send after receiving some of its deltas. */
 function resumeAfter(deltas: readonly CandidateDelta[]): readonly ResumePoint[] {
   const indices = [...new Set(deltas.map(({ index }) => index))]
   return indices.map((index) => {

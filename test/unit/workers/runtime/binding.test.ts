@@ -9,7 +9,7 @@ import { LOOP_FILE } from './decoder-feeds.ts'
 const runtime = openRuntime()
 afterAll(() => runtime.close())
 
-/** Of the 2 by 2 matrix: `trips` times x = tanh(x · x). */
+/** The 2 by 2 matrix after `trips` times x = tanh(x · x). */
 function computeLoop(matrix: readonly number[], trips: number): number[] {
   let [a, b, c, d] = matrix as [number, number, number, number]
   for (let trip = 0; trip < trips; trip += 1) {

@@ -8,8 +8,7 @@ import { expect, it } from 'vitest'
 
 const run = promisify(execFile)
 
-// What it would send is kept in the user's folder until it is sent, beside a number for the
-// machine.
+// Unsent telemetry would be kept in the user's folder, beside an id of the machine.
 it('the runtime keeps nothing to report to its vendor', async () => {
   const home = await mkdtemp(join(tmpdir(), 'millrace-home-'))
   const program = `

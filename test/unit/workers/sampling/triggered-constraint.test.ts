@@ -14,7 +14,7 @@ const pieces = {
   size: TOKENS.length,
 }
 
-/** What may come after some tokens, where everything between `<` and `>` must be `ab`. */
+/** The tokens that may follow some others, if everything between `<` and `>` must be `ab`. */
 function allowedAfter(...texts: readonly string[]): readonly string[] {
   const grammar = new GrammarBuilder().literal('ab>')
   const endTokenIds = new Set([END])

@@ -7,7 +7,7 @@ export interface ChatFamily {
   readonly tags?: readonly string[]
   /** Added tokens that are ordinary text. */
   readonly words?: readonly string[]
-  /** What the template does not know. */
+  /** Variables that the template does not know. */
   readonly lacks?: readonly 'tools'[]
 }
 

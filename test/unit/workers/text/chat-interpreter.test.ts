@@ -15,7 +15,7 @@ function render(template: string, args = '{}'): string {
   return createChatTemplate(source, CLOCK).render(messages, tools, { opensAnswer: false }).text
 }
 
-// What transformers 5.23.0 (`render_jinja_template`) gives for the same.
+// The output of transformers 5.23.0 (`render_jinja_template`) for the same input.
 describe('a template is rendered as Python does', () => {
   it.each([
     ['{{ "\\n a \\n".strip("\\n") }}|', ' a |'],

@@ -118,10 +118,7 @@ function controlsOf(family: LoadedFamily, chat: Chat): number[] {
   return encodeChat(family, chat).filter((id) => family.controlIds.has(id))
 }
 
-/**
- * What an attacker would write: every token, a turn of its own, and tokens that cutting puts
- * together.
- */
+/** Texts of an attacker: every token, a forged turn, and tokens that result from cutting. */
 function hostileTexts({ special, tags = [] }: ChatFamily): string[] {
   const all = [...special, ...tags]
   return [
