@@ -54,6 +54,28 @@ export function countForeignImages() {
   return document.querySelectorAll('img[src="x"], [onerror]').length
 }
 
+/**
+ * What names may have made in the page: handlers, elements, and links that are not pages.
+ * @returns {string[]}
+ */
+export function findInjected() {
+  /** @type {string[]} */
+  const found = []
+  for (const element of document.querySelectorAll('*')) {
+    const { tagName } = element
+    for (const { name } of element.attributes) {
+      if (name.startsWith('on')) found.push(`${tagName} ${name}`)
+    }
+    if (['IFRAME', 'OBJECT', 'EMBED', 'BASE'].includes(tagName)) found.push(tagName)
+    const target = element.getAttribute('href') ?? element.getAttribute('src')
+    if (target === null || tagName === 'use') continue
+    const { protocol, origin } = new URL(target, document.baseURI)
+    if (!/^https?:$/.test(protocol) || origin !== location.origin)
+      found.push(`${tagName} ${target}`)
+  }
+  return found
+}
+
 /** Records the microphone tracks of the page from now on; call it before the page's own scripts. */
 export function noteMicrophones() {
   const devices = navigator.mediaDevices
