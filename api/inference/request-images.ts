@@ -114,7 +114,7 @@ export function requireVision(model: CatalogueModel, { all: [first] }: RequestIm
   )
 }
 
-type Services = Pick<InferenceServices, 'store' | 'log' | 'files' | 'images'>
+type Services = Pick<InferenceServices, 'store' | 'log' | 'files' | 'images' | 'temporaryBytes'>
 
 /**
  * Stores the images of a request for its job, and deletes them when it has ended. Throws
@@ -131,7 +131,7 @@ export async function withImages<Answer>(
     throw refusal(beyond.path, `A request may have ${countMax} images.`, 'too_many_images')
   }
   if (images.all.length === 0) return use()
-  const temporary = new TemporaryObjects(services)
+  const temporary = new TemporaryObjects(services, organizationId)
   try {
     // The bytes of all other images were in the body.
     const isLoaded = images.all.some((image) => !isInline(image))

@@ -1,5 +1,6 @@
 import type { BodyMemory } from '#api/http/body-memory.ts'
 import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import type { HeldBytes } from '#api/jobs/held-bytes.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
 import type { Submitter } from '#api/jobs/observers.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
@@ -84,6 +85,8 @@ export interface InferenceServices {
   }
   /** The store of files, images and recordings. */
   readonly store: ObjectStore
+  /** The bytes of images and recordings of unfinished requests; no limit if absent. */
+  readonly temporaryBytes?: HeldBytes
   /** The intake of images in messages. */
   readonly images: ImageIntake
   /** Signs the URLs of images. */

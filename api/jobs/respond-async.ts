@@ -10,6 +10,7 @@ import type { Logger } from '#shared/logger.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'
+import type { HeldBytes } from './held-bytes.ts'
 import { presentJob } from './job.ts'
 import type { JobStore } from './job-store.ts'
 import { LargeBodies } from './large-bodies.ts'
@@ -35,6 +36,7 @@ export function respondAsync(services: {
   readonly clock: Clock
   readonly store: ObjectStore
   readonly log: Logger
+  readonly temporaryBytes?: HeldBytes
 }): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
   const forms = new LargeBodies(PACKED_BYTES_MAX)
   return async (request, reply) => {
@@ -90,11 +92,19 @@ async function withForm<Result>(
     store,
     log,
     forms,
-  }: { readonly store: ObjectStore; readonly log: Logger; readonly forms: LargeBodies },
+    temporaryBytes,
+  }: {
+    readonly store: ObjectStore
+    readonly log: Logger
+    readonly forms: LargeBodies
+    readonly temporaryBytes?: HeldBytes
+  },
   use: (body: Buffer) => Promise<Result>,
 ): Promise<Result> {
   const signal = clientSignal(http)
-  const temporary = new TemporaryObjects({ store, log })
+  const { organizationId } = callerOf(http.request)
+  const services = { store, log, ...(temporaryBytes !== undefined && { temporaryBytes }) }
+  const temporary = new TemporaryObjects(services, organizationId)
   let bytes = 0
   const metered = new PassThroughBytes((chunk) => {
     bytes += chunk.length

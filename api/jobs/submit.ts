@@ -17,6 +17,7 @@ import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 
 import { Admission, type Entry, restarting, unavailable } from './admission.ts'
 import { adopt, keepDurable, makeDurable } from './durable-job.ts'
+import { HeldBytes } from './held-bytes.ts'
 import { deadlineExceeded, type JobActions, OwnedJob } from './inference-job.ts'
 import { JobLedger } from './job-ledger.ts'
 import {
@@ -26,7 +27,6 @@ import {
   type SubmitRequest,
   type Submitter,
 } from './observers.ts'
-import { QueuedBytes } from './queued-bytes.ts'
 
 const RESUBMIT_DELAY_MS = 100
 /** An adopted job was admitted before, so it needs no ticket. */
@@ -75,7 +75,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
   ledger.start()
   const { queueDepthMax } = options
   const admission = new Admission({ redis, keys, clock, ledger, queueDepthMax })
-  const queuedBytes = new QueuedBytes(options.queuedBytesMax)
+  const queuedBytes = new HeldBytes(options.queuedBytesMax)
   const parts = { clock, producer, ledger, inbox, admission, queuedBytes, deadLetters }
   const context: Context = { ...options, ...parts }
   return {
@@ -123,7 +123,7 @@ interface Context extends SubmitterOptions {
   readonly ledger: JobLedger
   readonly inbox: ReplyInbox
   readonly admission: Admission
-  readonly queuedBytes: QueuedBytes
+  readonly queuedBytes: HeldBytes
 }
 
 /**
@@ -181,8 +181,10 @@ function holdBytes(
 ): () => void {
   // Another copy lies where other processes find a durable job.
   const bytes = Buffer.byteLength(input) * (durable === undefined ? 1 : 2)
-  if (durable?.adopted === undefined) queuedBytes.check(organizationId, bytes)
-  return queuedBytes.hold(organizationId, bytes)
+  const holding = queuedBytes.open(organizationId)
+  if (durable?.adopted === undefined) holding.add(bytes)
+  else holding.addStored(bytes)
+  return holding.end
 }
 
 /**

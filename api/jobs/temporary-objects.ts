@@ -1,8 +1,11 @@
 import type { Readable } from 'node:stream'
 
+import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { HeldBytes } from './held-bytes.ts'
 
 /** The prefix of objects that only the job of one request reads; they are swept after an hour. */
 const PREFIX = 'temporary'
@@ -12,26 +15,44 @@ export function newTemporaryKey(): string {
   return `${PREFIX}/${randomId('')}`
 }
 
+/** Where temporary objects lie. */
+interface TemporaryServices {
+  readonly store: ObjectStore
+  readonly log: Logger
+  /** Their bytes; no limit if absent. */
+  readonly temporaryBytes?: HeldBytes
+}
+
 /** Objects that a request stores for its job and deletes at its end. */
 export class TemporaryObjects {
   readonly #store: ObjectStore
   readonly #log: Logger
   readonly #keys: string[] = []
+  readonly #holding: ReturnType<HeldBytes['open']>
 
-  constructor({ store, log }: { readonly store: ObjectStore; readonly log: Logger }) {
+  constructor({ store, log, temporaryBytes }: TemporaryServices, organizationId: string) {
     this.#store = store
     this.#log = log
+    this.#holding = (temporaryBytes ?? new HeldBytes(Number.MAX_SAFE_INTEGER)).open(organizationId)
   }
 
-  /** Stores bytes under a new key. */
+  /** Stores bytes under a new key. Throws when the objects of unfinished requests are too large. */
   async put(
     body: Readable | Buffer,
     signal?: AbortSignal,
     key = newTemporaryKey(),
   ): Promise<{ readonly key: string; readonly bytes: number }> {
-    const { bytes } = await this.#store.put(key, body, signal === undefined ? {} : { signal })
+    const counted = this.#count(body)
+    const { bytes } = await this.#store.put(key, counted, signal === undefined ? {} : { signal })
     this.#keys.push(key)
     return { key, bytes }
+  }
+
+  #count(body: Readable | Buffer): Readable | Buffer {
+    const add = (chunk: Buffer): void => this.#holding.add(chunk.length)
+    if (!Buffer.isBuffer(body)) return passThrough(body, new PassThroughBytes(add))
+    add(body)
+    return body
   }
 
   /** Deletes all stored objects; those that cannot be deleted now are swept later. */
@@ -42,5 +63,6 @@ export class TemporaryObjects {
         this.#log.warn({ operation: 'temporary.discard', reason }, 'left to be swept')
       })
     }
+    this.#holding.end()
   }
 }

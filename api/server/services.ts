@@ -6,6 +6,7 @@ import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
 import { openUploads, type Uploads } from '#api/files/upload-store.ts'
+import { HeldBytes } from '#api/jobs/held-bytes.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
 import type { QuotaServices } from '#api/limits/quotas.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
@@ -58,6 +59,8 @@ export interface Services {
   readonly queueKeys: QueueKeys
   /** Encrypts request content in Redis; undefined without a key. */
   readonly cipher: ContentCipher | undefined
+  /** The images and recordings of unfinished requests. */
+  readonly temporaryBytes: HeldBytes
   /** Records the usage of every job. */
   readonly submitter: OpenSubmitter
   readonly usage: UsageRecord
@@ -230,7 +233,7 @@ function openDependencies({
 function openStores(
   config: Config,
   { database: { db }, lists, cipher }: Pick<Services, 'database' | 'lists' | 'cipher'>,
-): Pick<Services, 'files' | 'uploads' | 'batches' | 'batchLines'> {
+): Pick<Services, 'files' | 'uploads' | 'batches' | 'batchLines' | 'temporaryBytes'> {
   const { tablePrefix } = config.database
   const { storedBytesMax } = config.content
   const tables = batchTables(tablePrefix)
@@ -239,6 +242,7 @@ function openStores(
     uploads: openUploads(db, fileTables(tablePrefix)),
     batches: openBatches(db, tables, { cipher, lists: lists.db, storedBytesMax }),
     batchLines: openBatchLines(db, tables, cipher),
+    temporaryBytes: new HeldBytes(config.inference.temporaryBytesMax),
   }
 }
 

@@ -23,6 +23,8 @@ export interface InferenceConfig {
   readonly queueDepthMax: number
   /** Bytes that the inputs of one process's unfinished jobs have together. */
   readonly queuedBytesMax: number
+  /** Bytes that the images and recordings of one process's unfinished requests have together. */
+  readonly temporaryBytesMax: number
   /** Whether request fields that no route knows are refused, or ignored and reported. */
   readonly unknownParameters: 'refuse' | 'ignore'
   readonly dialectsOff: readonly string[]
@@ -97,6 +99,12 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
         'bytes in Redis of the inputs of unfinished jobs of one API process; an organization has as many as are free, a half when it is alone',
       fallback: 256 * 1024 * 1024,
       min: 32 * 1024 * 1024,
+    }),
+    temporaryBytesMax: env.int('MILLRACE_TEMPORARY_BYTES_MAX', {
+      about:
+        'bytes in object storage of images and recordings of unfinished requests of one API process; an organization has as many as are free, a half when it is alone',
+      fallback: 8 * 1024 ** 3,
+      min: 1024 ** 3,
     }),
     unknownParameters: env.oneOf('MILLRACE_UNKNOWN_PARAMETERS', ['ignore', 'refuse'], {
       about: 'request fields that no route knows: ignore and report them in a header, or refuse',

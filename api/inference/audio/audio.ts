@@ -87,7 +87,7 @@ async function listen(
   services: InferenceServices,
   task: AudioInput['task'],
 ): Promise<unknown> {
-  const temporary = new TemporaryObjects(services)
+  const temporary = new TemporaryObjects(services, callerOf(http.request).organizationId)
   try {
     const form = await readRecording(http, temporary, task)
     const fields = fieldsOf(http, form, task)

@@ -122,7 +122,7 @@ async function editImage(http: Http, services: InferenceServices): Promise<objec
   const given =
     form.files.mask === undefined ? undefined : await inspectImage(form.files.mask, 'mask')
   const mask = await maskOf(image, given)
-  return withTemporary(services, async (temporary) => {
+  return withTemporary(http, services, async (temporary) => {
     const { key: imageKey } = await temporary.put(image.bytes)
     const maskKey = mask === undefined ? undefined : (await temporary.put(mask)).key
     const input = {
@@ -147,7 +147,7 @@ async function varyImage(http: Http, services: InferenceServices): Promise<objec
     'v1/images/variations',
   )
   const image = await inspectImage(imageOf(form), 'image')
-  return withTemporary(services, async (temporary) => {
+  return withTemporary(http, services, async (temporary) => {
     const { key: imageKey } = await temporary.put(image.bytes)
     const input = {
       ...commonInput(fields),
@@ -184,10 +184,11 @@ function imageOf({ files }: Form<Buffer>): Buffer {
 }
 
 async function withTemporary<Answer>(
+  { request }: Http,
   services: InferenceServices,
   use: (temporary: TemporaryObjects) => Promise<Answer>,
 ): Promise<Answer> {
-  const temporary = new TemporaryObjects(services)
+  const temporary = new TemporaryObjects(services, callerOf(request).organizationId)
   try {
     return await use(temporary)
   } finally {
