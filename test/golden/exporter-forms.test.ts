@@ -109,6 +109,14 @@ describe('a file of torch.onnx.export', () => {
   })
 })
 
+describe('a file of Olive', () => {
+  it('whose quantized head has given the logits another name is rewritten', async () => {
+    const rename = (name: string): string => (name === 'logits' ? 'logits_Q4' : name)
+    const folder = await changed('llama', 'model', (model) => renamed(model, rename))
+    await check(folder, golden('llama'), 'rewritten')
+  })
+})
+
 describe('a file of transformers', () => {
   it('that takes one token in a run is refused with the setting that frees the length', async () => {
     const folder = await changed('qwen3-transformers', 'model', ({ graph, ...model }) => {

@@ -14,8 +14,8 @@ interface PairReader {
   join(first: readonly number[], second: readonly number[]): EncodedText
 }
 
-// Longer texts cannot fit, because no token of these vocabularies is longer than this.
-const CHARS_PER_TOKEN_MAX = 32
+/** Longer texts cannot fit, because no token of these vocabularies is longer than this. */
+export const CHARS_PER_TOKEN_MAX = 32
 
 /** Determines the markers of a model. Throws when its tokenizer does not support pairs. */
 export function createPairReader(tokenizer: Tokenizer, contextLength: number): PairReader {

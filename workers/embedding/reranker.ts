@@ -8,7 +8,7 @@ import { sigmoid } from './labels.ts'
 import { createPairReader } from './pair-input.ts'
 import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
 
-/** A loaded cross-encoder: it reads a query and a document together. */
+/** A loaded model that reads a query and a document together. */
 export interface Reranker {
   readonly contextLength: number
   /** A pair with the model's own markers; a long document is cut, as is usual for these models. */

@@ -75,7 +75,12 @@ function labelCountOf({ file, outputs }: ModelSession, { labels }: EncoderFiles)
   const width = logits.dims.length === 1 ? 1 : logits.dims.at(-1)
   const count = typeof width === 'number' ? width : labels.length
   if (logits.dims.length <= 2 && count > 0) return count
-  throw new ModelLoadError(file, 'logits must be [batch, labels], with the labels in config.json')
+  throw new ModelLoadError(
+    file,
+    logits.dims.length === 3
+      ? 'its logits are those of a language model, which ranks with modules.json and 1_LogitScore/config.json of sentence-transformers beside it'
+      : 'logits must be [batch, labels], with the labels in config.json',
+  )
 }
 
 async function runBatch(

@@ -1,6 +1,6 @@
 import { renameTensors } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
-import type { GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
+import type { Graph, GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
 import { isCacheInput, isStateInput } from './past-inputs.ts'
@@ -9,6 +9,8 @@ import { cachePlacesOf } from './rewrite/caching-operators.ts'
 const VALUE = /value|(^|[^a-z])v([^a-z]|$)/i
 /** Three-axis outputs of encoders. */
 const NO_LOGITS = /hidden|embed/i
+/** Caches and states under usual names. */
+const IS_PRESENT = /^present[._]/
 
 interface Cache {
   readonly past: string
@@ -23,28 +25,38 @@ interface Cache {
  */
 export function withUsualNames(model: Model): Model {
   const { graph } = model
-  if (graph.inputs.some(({ name }) => isCacheInput(name) || isStateInput(name))) return model
+  const names = cacheNames(graph)
+  if (names === undefined) return model
+  const others = graph.outputs.filter(({ name }) => !names.has(name) && !IS_PRESENT.test(name))
+  const logits = others.filter(({ name, dims }) => dims?.length === 3 && !NO_LOGITS.test(name))
+  const [found] = logits
+  if (found !== undefined && logits.length === 1) names.set(found.name, 'logits')
+  if (names.size === 0 || (names.size === 1 && names.has('logits'))) return model
+  const renamed = renameTensors(graph, names)
+  if (renamed === undefined) return model
+  const { inputs, outputs } = renamed
+  const whole = { ...renamed, inputs: inputs.map(withSizes), outputs: outputs.map(withSizes) }
+  return { ...model, graph: whole }
+}
+
+/**
+ * The usual names of caches by those of a graph; empty where it has them. Undefined where the keys
+ * are not as many as the values.
+ */
+function cacheNames(graph: Graph): Map<string, string> | undefined {
+  const names = new Map<string, string>()
+  if (graph.inputs.some(({ name }) => isCacheInput(name) || isStateInput(name))) return names
   const view = new GraphView(graph)
   const caches = graph.inputs.flatMap((input) => findCache(view, input) ?? [])
   const [keys, values] = [caches.filter(({ isValue }) => !isValue), caches.filter(isOfValues)]
-  if (keys.length !== values.length) return model
-  const names = new Map<string, string>()
+  if (keys.length !== values.length) return undefined
   for (const [kind, found] of [['key', keys] as const, ['value', values] as const]) {
     for (const [layer, { past, present }] of found.entries()) {
       names.set(past, `past_key_values.${layer}.${kind}`)
       names.set(present, `present.${layer}.${kind}`)
     }
   }
-  const others = graph.outputs.filter(({ name }) => !names.has(name))
-  const logits = others.filter(({ name, dims }) => dims?.length === 3 && !NO_LOGITS.test(name))
-  const [found] = logits
-  if (found !== undefined && logits.length === 1) names.set(found.name, 'logits')
-  if (names.size === 0) return model
-  const renamed = renameTensors(graph, names)
-  if (renamed === undefined) return model
-  const { inputs, outputs } = renamed
-  const whole = { ...renamed, inputs: inputs.map(withSizes), outputs: outputs.map(withSizes) }
-  return { ...model, graph: whole }
+  return names
 }
 
 /**

@@ -3,6 +3,7 @@ import { systemClock } from '#shared/clock.ts'
 import { findShipped } from '#shared/load-catalogue.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openRecognizer } from '#workers/audio/open-recognizer.ts'
+import { openCausalReranker } from '#workers/embedding/causal-reranker.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
 import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
@@ -70,7 +71,8 @@ export async function openEmbeddingModel(
     return { opened: { task: 'multi-vector', encoder }, bytes }
   }
   if (can('rerank')) {
-    return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
+    const reranker = (await openCausalReranker(options)) ?? (await openReranker(options))
+    return { opened: { task: 'rerank', reranker }, bytes }
   }
   if (can('classify')) {
     const classifier = await openClassifier(options)

@@ -24,11 +24,14 @@ export interface RenderOptions extends TemplateOptions {
   readonly budget?: WorkBudget
 }
 
+/** A message of a chat; templates of rerankers read the roles `query` and `document`. */
+export type TemplateMessage = Omit<ChatMessage, 'role'> & { readonly role: string }
+
 /** Renders a chat as the text that the model was trained on. */
 export interface ChatTemplate {
   /** Throws `invalidRequest` when the template refuses the messages. */
   render(
-    messages: readonly ChatMessage[],
+    messages: readonly TemplateMessage[],
     tools: readonly ToolDefinition[],
     options?: RenderOptions,
   ): RenderedText
@@ -66,7 +69,7 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   }
 
   function renderWithin(
-    messages: readonly ChatMessage[],
+    messages: readonly TemplateMessage[],
     tools: readonly ToolDefinition[],
     options: BudgetedOptions,
   ): RenderedText {
@@ -121,9 +124,9 @@ function templatesByName({ template }: ChatTemplateSource): ReadonlyMap<string, 
 
 /** Templates of Mistral only accept call ids of nine letters and digits. */
 function acceptedIds(
-  messages: readonly ChatMessage[],
+  messages: readonly TemplateMessage[],
   template: string | undefined,
-): readonly ChatMessage[] {
+): readonly TemplateMessage[] {
   return template?.includes('[TOOL_CALLS]') === true ? shortenCallIds(messages) : messages
 }
 
@@ -154,7 +157,7 @@ function checkVariables({ variables = {} }: TemplateOptions): void {
 /** Cuts off the text after the last message if the answer continues it. */
 function finish(
   whole: RenderedText,
-  messages: readonly ChatMessage[],
+  messages: readonly TemplateMessage[],
   { continuesLast = false }: TemplateOptions,
 ): RenderedText {
   if (!continuesLast) return whole
@@ -223,7 +226,7 @@ function mentionsTools(template: string): boolean {
   return /\btools\b/.test(template)
 }
 
-function isAboutTools(message: ChatMessage): boolean {
+function isAboutTools(message: TemplateMessage): boolean {
   return message.role === 'tool' || (message.toolCalls?.length ?? 0) > 0
 }
 
@@ -236,7 +239,7 @@ const TOOL_CALL_CLOSING = '\n</tool_call>'
  * call that exceed the limits of JSON in a string.
  */
 function toTemplateMessage(
-  message: ChatMessage,
+  message: TemplateMessage,
   turn: object,
   { index, budget }: { readonly index: number; readonly budget: WorkBudget },
 ): Record<string, unknown> {
@@ -256,7 +259,7 @@ function toTemplateMessage(
 const SHORT_ID = /^[A-Za-z0-9]{9}$/
 
 /** The same messages with call ids that any template accepts; equal ids stay equal. */
-function shortenCallIds(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+function shortenCallIds(messages: readonly TemplateMessage[]): readonly TemplateMessage[] {
   return messages.map((message) => ({
     ...message,
     ...(message.toolCallId !== undefined && { toolCallId: shortId(message.toolCallId) }),
@@ -287,7 +290,7 @@ function toTemplateTool(tool: ToolDefinition): Record<string, unknown> {
  * text of the assistant's turn, and results become a turn of the user, each in Hermes tags.
  */
 function foldToolsIntoText(
-  messages: readonly ChatMessage[],
+  messages: readonly TemplateMessage[],
   tools: readonly ToolDefinition[],
 ): readonly Turn[] {
   const folded = messages.map(foldMessage)
@@ -304,7 +307,7 @@ function foldToolsIntoText(
     : [{ role: 'system', content: about }, ...folded]
 }
 
-function foldMessage({ role, content, images, toolCalls = [] }: ChatMessage): Turn {
+function foldMessage({ role, content, images, toolCalls = [] }: TemplateMessage): Turn {
   if (role === 'tool') {
     const opening = '<tool_response>\n'
     const moved = images?.map((image) => ({ ...image, at: image.at + opening.length }))

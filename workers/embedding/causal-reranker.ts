@@ -1,0 +1,187 @@
+import { join } from 'node:path'
+
+import { systemClock } from '#shared/clock.ts'
+import { failure } from '#shared/errors.ts'
+import { isRecord } from '#shared/json.ts'
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
+import type { TextEngine } from '#workers/engine/types.ts'
+import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { TemplateMessage } from '#workers/text/chat-template.ts'
+import { loadTextModel, type TextModel } from '#workers/text/text-model.ts'
+
+import { sigmoid } from './labels.ts'
+import { CHARS_PER_TOKEN_MAX } from './pair-input.ts'
+import type { Reranker } from './reranker.ts'
+import { findModules } from './sentence-head.ts'
+import type { ClassifierOptions } from './sequence-classifier.ts'
+
+/** The answers of a language model whose logits are the relevance. */
+interface LogitScore {
+  readonly trueTokenId: number
+  /** Without it, the logit of the other one is the score. */
+  readonly falseTokenId: number | undefined
+  /** The message before query and document. */
+  readonly instruction: string | undefined
+}
+
+const SLOTS = 8
+const QUERY_SHARE = 0.5 // of the context at most, as for cross-encoders
+const CUTS_MAX = 20
+
+/** Reads `N_LogitScore/config.json`; undefined for folders without it. */
+async function readLogitScore(folder: string): Promise<LogitScore | undefined> {
+  const module = (await findModules(folder))?.find(({ kind }) => kind === 'LogitScore')
+  if (module === undefined) return undefined
+  const file = join(module.path, 'config.json')
+  const config = await readJson(folder, file)
+  const { true_token_id: trueTokenId, false_token_id: falseTokenId = null } = config
+  const isToken = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 0
+  if (!isToken(trueTokenId) || (falseTokenId !== null && !isToken(falseTokenId))) {
+    throw new ModelLoadError(
+      folder,
+      `${file} must name true_token_id, and no or one false_token_id`,
+    )
+  }
+  const settings = (await findJson(folder, 'config_sentence_transformers.json')) ?? {}
+  const { prompts, default_prompt_name: name } = settings
+  const instruction = isRecord(prompts) && typeof name === 'string' ? prompts[name] : undefined
+  return {
+    trueTokenId,
+    falseTokenId: falseTokenId ?? undefined,
+    instruction: typeof instruction === 'string' && instruction !== '' ? instruction : undefined,
+  }
+}
+
+/**
+ * Loads a language model that ranks: its chat template shows query and document, and the logits of
+ * the next token are the score. Undefined for other models. Throws `ModelLoadError`.
+ */
+export async function openCausalReranker({
+  runtime,
+  folder,
+  onnxFile,
+  maxContextTokens,
+  session,
+}: ClassifierOptions): Promise<Reranker | undefined> {
+  const score = await readLogitScore(folder)
+  if (score === undefined) return undefined
+  const text = await loadTextModel(folder, systemClock)
+  const engine = await openTextEngine({
+    runtime,
+    folder,
+    slots: SLOTS,
+    ...(onnxFile !== undefined && { onnxFile }),
+    ...(maxContextTokens !== undefined && { maxContextTokens }),
+    ...session,
+  })
+  return closeOnFailure(engine, () => {
+    const { contextLength, vocabSize } = engine
+    if (Math.max(score.trueTokenId, score.falseTokenId ?? 0) >= vocabSize) {
+      throw new ModelLoadError(
+        folder,
+        `the tokens of LogitScore are beyond ${vocabSize} of the model`,
+      )
+    }
+    const encode = createPromptEncoder(folder, text, score.instruction)
+    const scopes = new WeakMap<AbortSignal, string>()
+    let jobs = 0
+    return {
+      contextLength,
+      encodePair(query, document) {
+        // Longer texts cannot fit.
+        const most = contextLength * CHARS_PER_TOKEN_MAX
+        const pair = { query: query.slice(0, most), document: document.slice(0, most) }
+        return encodeWithin(encode, contextLength, pair)
+      },
+      score({ tokenIds }, signal) {
+        // The documents of one job share the tokens before them, and those of two jobs none.
+        const cacheScope = scopes.get(signal) ?? `job ${++jobs}`
+        scopes.set(signal, cacheScope)
+        return scorePrompt(engine, score, { tokenIds, cacheScope, signal })
+      },
+      get waitingCount() {
+        return engine.stats().waiting
+      },
+      close: () => engine.close(),
+    }
+  })
+}
+
+type PromptEncoder = (query: string, document: string) => readonly number[]
+
+function createPromptEncoder(
+  folder: string,
+  { chatTemplate, tokenizer }: TextModel,
+  instruction: string | undefined,
+): PromptEncoder {
+  const system: TemplateMessage[] =
+    instruction === undefined ? [] : [{ role: 'system', content: instruction }]
+  const render = (query: string, document: string) =>
+    chatTemplate?.render(
+      [...system, { role: 'query', content: query }, { role: 'document', content: document }],
+      [],
+      { opensAnswer: false },
+    )
+  const shown = render('a query', 'some document')?.text
+  if (!shown?.includes('a query') || !shown.includes('some document')) {
+    throw new ModelLoadError(folder, 'its chat template shows no messages of query and document')
+  }
+  return (query, document) => {
+    const { text = '', content = [] } = render(query, document) ?? {}
+    return tokenizer.encode(text, { addSpecialTokens: false, content })
+  }
+}
+
+/** A prompt that fits into the context; a long document is cut, as these models are used. */
+function encodeWithin(
+  encode: PromptEncoder,
+  contextLength: number,
+  { query, document }: { readonly query: string; readonly document: string },
+): { readonly tokenIds: readonly number[] } {
+  let [kept, tokenIds] = [document, encode(query, document)]
+  for (let cuts = 0; tokenIds.length > contextLength && cuts < CUTS_MAX; cuts += 1) {
+    const without = cuts === 0 ? encode(query, '').length : 0
+    if (without > contextLength * QUERY_SHARE) {
+      throw failure.invalidRequest(
+        `The query has ${without} tokens with the model's instruction; this model reads at most ${Math.floor(contextLength * QUERY_SHARE)}.`,
+        { param: 'query', code: 'context_length_exceeded' },
+      )
+    }
+    kept = kept.slice(0, Math.floor((kept.length * contextLength) / (tokenIds.length + 1)))
+    tokenIds = encode(query, kept)
+  }
+  return { tokenIds }
+}
+
+async function scorePrompt(
+  engine: TextEngine,
+  { trueTokenId, falseTokenId }: LogitScore,
+  prompt: {
+    readonly tokenIds: readonly number[]
+    readonly cacheScope: string
+    readonly signal: AbortSignal
+  },
+): Promise<number> {
+  const { tokenIds: promptTokenIds, cacheScope, signal } = prompt
+  let score = Number.NaN
+  const next = (logits: Float32Array) => {
+    const other = falseTokenId === undefined ? 0 : (logits[falseTokenId] ?? Number.NaN)
+    score = sigmoid((logits[trueTokenId] ?? Number.NaN) - other)
+    return { tokenId: trueTokenId }
+  }
+  await engine.run(
+    {
+      promptTokenIds,
+      generatedTokenIds: [],
+      maxNewTokens: 1,
+      sampler: { next },
+      endTokenIds: new Set(),
+      cacheScope,
+      onToken: () => false,
+    },
+    { signal },
+  )
+  return score
+}
