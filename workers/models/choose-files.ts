@@ -25,7 +25,7 @@ type Layout = 'pipeline' | 'single'
 
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES =
-  /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
+  /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|tokens\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
 // Indexes of weights in other formats, and records of an export.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
 // Styles of a speech model's voices: a file for each, or an archive beside the graph.

@@ -114,15 +114,18 @@ export function countIn(
 }
 
 /**
- * The ids of tokens, most of them single characters, from `vocab.json`, `tokenizer.json` or
- * `config.json`.
+ * The ids of tokens, most of them single characters, from `vocab.json`, `tokenizer.json`,
+ * `config.json` or `tokens.txt`.
  */
 export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
-  const vocabulary = (await findJson(folder, 'vocab.json')) ?? (await findVocabulary(folder))
+  const vocabulary =
+    (await findJson(folder, 'vocab.json')) ??
+    (await findVocabulary(folder)) ??
+    vocabularyOf(await findModelText(folder, 'tokens.txt'))
   if (!isRecord(vocabulary)) {
     throw new ModelLoadError(
       folder,
-      'there is no vocab.json, and neither tokenizer.json (model.vocab) nor config.json (vocab) has a vocabulary',
+      'there is no vocab.json or tokens.txt, and neither tokenizer.json (model.vocab) nor config.json (vocab) has a vocabulary',
     )
   }
   const entries = Object.entries(vocabulary).filter(
@@ -135,4 +138,13 @@ async function findVocabulary(folder: string): Promise<unknown> {
   const tokenizer = await findJson(folder, 'tokenizer.json')
   if (tokenizer !== undefined) return isRecord(tokenizer.model) ? tokenizer.model.vocab : undefined
   return (await findJson(folder, 'config.json'))?.vocab
+}
+
+/** Lines of a token, a space and its id, as sherpa-onnx writes them; a token may be a space. */
+function vocabularyOf(text: string | undefined): Record<string, number> | undefined {
+  const entries = text?.split('\n').flatMap((line) => {
+    const [, token, id] = /^(.+) (\d+)\r?$/.exec(line) ?? []
+    return token === undefined ? [] : [[token, Number(id)] as const]
+  })
+  return entries && Object.fromEntries(entries)
 }

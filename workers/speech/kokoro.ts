@@ -1,4 +1,6 @@
 import { failure } from '#shared/errors.ts'
+import { metadataOf } from '#workers/graph/metadata.ts'
+import { readModelFile } from '#workers/graph/read-model.ts'
 import { readVocabulary } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -69,7 +71,7 @@ export async function openKokoro(
   folder: string,
 ): Promise<Voices> {
   const vocabulary = await readVocabulary(folder)
-  const styles = await readStyles(folder)
+  const styles = await readStyles(folder, await namesOfVoices(session.file))
   const phonemize = await phonemizer(session.file)
   return {
     modelFile: session.file,
@@ -97,6 +99,12 @@ export async function openKokoro(
     },
     close: () => session.close(),
   }
+}
+
+/** The names of voices in the metadata of a graph of sherpa-onnx; none in others. */
+async function namesOfVoices(file: string): Promise<readonly string[]> {
+  const names = metadataOf(await readModelFile(file)).get('speaker_names') ?? ''
+  return names.split(',').filter((name) => name !== '')
 }
 
 function feed(

@@ -20,10 +20,10 @@ const STYLE_FILE = /^(.+)\.(bin|npy)$/
 const ARCHIVE = /^voices[\w.-]*\.(bin|npz)$/
 
 /**
- * The styles in `voices/`, a file for each voice, or in a NumPy archive beside the graph. Throws
- * `ModelLoadError` that names the faulty file.
+ * The styles in `voices/`, a file for each voice, or in one file beside the graph: a NumPy archive,
+ * or the styles of the named voices in sequence. Throws `ModelLoadError` that names the faulty file.
  */
-export async function readStyles(folder: string): Promise<Styles> {
+export async function readStyles(folder: string, names: readonly string[] = []): Promise<Styles> {
   const files = await listNames(join(folder, 'voices'), STYLE_FILE)
   const archives = files.length === 0 ? await listNames(folder, ARCHIVE) : []
   if (files.length > VOICES_MAX || (files.length === 0 && archives.length !== 1)) {
@@ -33,7 +33,7 @@ export async function readStyles(folder: string): Promise<Styles> {
     )
   }
   const [archive] = archives
-  return archive === undefined ? readFiles(folder, files) : readArchive(folder, archive)
+  return archive === undefined ? readFiles(folder, files) : readArchive(folder, archive, names)
 }
 
 async function readFiles(folder: string, files: readonly string[]): Promise<Styles> {
@@ -51,10 +51,15 @@ async function readFiles(folder: string, files: readonly string[]): Promise<Styl
   return styles
 }
 
-function readArchive(folder: string, name: string): Promise<Styles> {
+function readArchive(folder: string, name: string, names: readonly string[]): Promise<Styles> {
   return orLoadError(folder, name, async () => {
     const bytes = await readFileWithin(await pathInside(folder, name), VOICES_BYTES_MAX)
-    if (!isZip(bytes)) throw new Error('it is not an archive of NumPy (.npz)')
+    if (!isZip(bytes) && names.length > 0) return stylesOfAll(bytes, names)
+    if (!isZip(bytes)) {
+      throw new Error(
+        'it is not an archive of NumPy (.npz), and the graph has no speaker_names in its metadata, as sherpa-onnx writes them',
+      )
+    }
     const arrays = await readNpz(bytes, { entriesMax: VOICES_MAX, bytesMax: VOICES_BYTES_MAX })
     if (arrays.size === 0) throw new Error('it has no voices')
     const styles = new Map<string, Float32Array>()
@@ -63,6 +68,16 @@ function readArchive(folder: string, name: string): Promise<Styles> {
     }
     return styles
   })
+}
+
+/** Voices of one size, one after another. */
+function stylesOfAll(bytes: Buffer, names: readonly string[]): Styles {
+  if (names.length > VOICES_MAX) throw new Error(`it has more than ${VOICES_MAX} voices`)
+  const size = bytes.length / names.length
+  if (!Number.isInteger(size)) throw new Error(`it is not ${names.length} voices of one size`)
+  return new Map(
+    names.map((name, at) => [name, styleOfFloats(bytes.subarray(at * size, (at + 1) * size))]),
+  )
 }
 
 function styleOfFloats(bytes: Buffer): Float32Array {

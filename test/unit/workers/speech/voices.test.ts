@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { field } from '#workers/graph/wire.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { openVoices } from '#workers/speech/open-voices.ts'
 
@@ -34,15 +35,33 @@ afterAll(async () => {
 // The miniatures are given phonemes instead of letters.
 const phonemizer = async () => async (text: string) => text
 
+/** Kokoro in the files of sherpa-onnx: tokens and voices in one file each, names in the graph. */
+const sherpa = join(folder, 'sherpa')
+const kokoro = join(MODELS, 'kokoro')
+await mkdir(sherpa)
+const { model } = JSON.parse(readFileSync(join(kokoro, 'tokenizer.json'), 'utf8')) as {
+  readonly model: { readonly vocab: Readonly<Record<string, number>> }
+}
+const lines = Object.entries(model.vocab).map(([token, id]) => `${token} ${id}\n`)
+await writeFile(join(sherpa, 'tokens.txt'), lines.join(''))
+const files = ['af_one.bin', 'bm_two.bin'].map((name) => readFileSync(join(kokoro, 'voices', name)))
+await writeFile(join(sherpa, 'voices.bin'), Buffer.concat(files))
+const names = field(14, [field(1, 'speaker_names'), field(2, 'af_one,bm_two')])
+const graph = readFileSync(join(kokoro, 'onnx/model.onnx'))
+await writeFile(join(sherpa, 'model.onnx'), Buffer.concat([graph, names]))
+await cp(join(kokoro, 'golden.json'), join(sherpa, 'golden.json'))
+
 describe.each([
   ['vits', 16_000, ['speaker-0']],
   ['piper', 22_050, ['low', 'high']],
   ['kokoro', 24_000, ['af_one', 'bm_two']],
+  ['kokoro of sherpa-onnx', 24_000, ['af_one', 'bm_two']],
 ])('%s', (name, sampleRate, names) => {
   it('reads and speaks as the reference', async () => {
-    const voices = await openVoices({ runtime, folder: join(MODELS, name), phonemizer })
+    const source = name.endsWith('sherpa-onnx') ? sherpa : join(MODELS, name)
+    const voices = await openVoices({ runtime, folder: source, phonemizer })
     expect(voices).toMatchObject({ sampleRate, names })
-    const file = readFileSync(join(MODELS, name, 'golden.json'), 'utf8')
+    const file = readFileSync(join(source, 'golden.json'), 'utf8')
     for (const golden of (JSON.parse(file) as Golden).cases) {
       const { voice = names[0] as string, speed = 1 } = golden
       const tokenIds = await voices.encode(golden.text ?? golden.phonemes ?? '', voice)
