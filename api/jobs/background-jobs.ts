@@ -3,6 +3,7 @@ import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { type Caller, noSuchModel } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
+import { JOB_PRIORITIES, type JobPriority } from '#shared/db/schema/jobs.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -17,7 +18,6 @@ import type { JobStore, JobSummary } from './job-store.ts'
 /** The deadline of a job whose request sets none. */
 const DEADLINE_MS = 86_400_000
 const DEADLINE_MS_MAX = 7 * 86_400_000
-const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, priority: 2 }
 /** The longest model name, because lists of jobs contain it. */
 const MODEL_NAME_MAX = 1000
 const POLL_MS = 100
@@ -52,7 +52,7 @@ interface JobOptions {
   readonly metadata?: Readonly<Record<string, string>> | null
   readonly notBeforeMs?: number
   readonly expiresAtMs?: number
-  readonly priority?: string
+  readonly priority?: JobPriority
 }
 
 interface BackgroundServices {
@@ -66,6 +66,21 @@ interface BackgroundServices {
   readonly openJobBytesMax: number
   /** Announces a new job. */
   readonly wake: () => void
+}
+
+/** Changes the priority of a waiting job. Throws `conflict` when the job no longer waits. */
+export async function prioritize(
+  jobs: JobStore,
+  { organizationId, id }: Pick<JobSummary, 'organizationId' | 'id'>,
+  priority: JobPriority,
+): Promise<JobSummary> {
+  const isChanged = await jobs.prioritize(organizationId, id, priority)
+  const job = await jobs.find(organizationId, id)
+  if (job === undefined) throw failure.notFound(`No such job: ${id.slice(0, 64)}`, { param: 'id' })
+  if (isChanged) return job
+  throw failure.conflict(`Cannot change the priority of a job with status '${job.state}'.`, {
+    shouldRetry: false,
+  })
 }
 
 /** Creates background jobs and reads their results. */
@@ -116,7 +131,7 @@ export class BackgroundJobs {
         request: await packContent(options.body, cipher, contextOf(id)),
         model: model ?? null,
         responseId: options.responseId ?? null,
-        priority: PRIORITIES[priority] ?? 1,
+        priority: JOB_PRIORITIES.indexOf(priority),
         createdAt: new Date(createdAtMs),
         notBefore: new Date(notBeforeMs),
         expiresAt: new Date(expiresAtMs),

@@ -25,7 +25,13 @@ import {
   secondsFromNow,
 } from '#shared/db/expressions.ts'
 import { readPage } from '#shared/db/replica.ts'
-import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
+import {
+  JOB_PRIORITIES,
+  type JobError,
+  type JobPriority,
+  type JobRow,
+  type JobTables,
+} from '#shared/db/schema/jobs.ts'
 import { defined } from '#shared/json.ts'
 
 import { abandonQuery, claimQuery } from './job-claim-store.ts'
@@ -227,6 +233,16 @@ export class JobStore {
       .set({ cancelledAt: firstOf(this.#jobs.cancelledAt, databaseNow) })
       .where(and(this.#ownedBy(organizationId, id), this.#isOpen))
     return this.find(organizationId, id)
+  }
+
+  /** Changes the priority of a waiting job; false when it does not wait any more. */
+  async prioritize(organizationId: string, id: string, priority: JobPriority): Promise<boolean> {
+    const rows = await this.#db
+      .update(this.#jobs)
+      .set({ priority: JOB_PRIORITIES.indexOf(priority) })
+      .where(and(this.#ownedBy(organizationId, id), eq(this.#jobs.state, 'queued')))
+      .returning({ id: this.#jobs.id })
+    return rows.length > 0
   }
 
   /**

@@ -1,5 +1,5 @@
 import { unixSeconds } from '#shared/clock.ts'
-import type { JobRow } from '#shared/db/schema/jobs.ts'
+import { JOB_PRIORITIES, type JobRow } from '#shared/db/schema/jobs.ts'
 
 import type { JobSummary } from './job-store.ts'
 
@@ -21,6 +21,7 @@ export function presentJob(job: JobSummary): object {
     endpoint: job.endpoint,
     model: job.model,
     status: job.state,
+    priority: JOB_PRIORITIES[job.priority],
     response_id: job.responseId,
     metadata: job.metadata,
     error: job.error,

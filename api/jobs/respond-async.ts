@@ -5,6 +5,7 @@ import { pathOf } from '#api/http/request.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
+import { JOB_PRIORITIES } from '#shared/db/schema/jobs.ts'
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
@@ -123,15 +124,16 @@ async function withForm<Result>(
 
 /** The options of a job in the headers: its start, deadline, priority and metadata. */
 function optionsOf({ headers }: FastifyRequest) {
-  const priority = headers[PRIORITY_HEADER]
-  if (priority !== undefined && !/^(flex|default|priority)$/.test(String(priority))) {
+  const named = headers[PRIORITY_HEADER]
+  const priority = JOB_PRIORITIES.find((name) => name === named)
+  if (named !== undefined && priority === undefined) {
     throw invalid(PRIORITY_HEADER, 'expected flex, default or priority.')
   }
   const notBeforeMs = timeOf(headers, START_HEADER)
   const expiresAtMs = timeOf(headers, DEADLINE_HEADER)
   const metadata = metadataOf(headers[METADATA_HEADER])
   return {
-    ...(priority !== undefined && { priority: String(priority) }),
+    ...(priority !== undefined && { priority }),
     ...(notBeforeMs !== undefined && { notBeforeMs }),
     ...(expiresAtMs !== undefined && { expiresAtMs }),
     ...(metadata !== undefined && { metadata }),

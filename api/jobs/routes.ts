@@ -7,13 +7,15 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord } from '#shared/json.ts'
 
-import type { BackgroundJobs } from './background-jobs.ts'
+import { type BackgroundJobs, prioritize } from './background-jobs.ts'
 import { hasEnded, presentJob } from './job.ts'
 import type { JobStore, JobSummary } from './job-store.ts'
 import {
   CANCEL,
+  CHANGE,
   EVENTS,
   type EVENTS_QUERY,
+  type JOB_CHANGE,
   type JOB_ID,
   LIST,
   type LIST_QUERY,
@@ -80,6 +82,11 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
     app.get('/jobs/:job_id/result', result, async (request, reply) =>
       sendResult(reply, background, await find(request)),
     )
+
+    app.patch('/jobs/:job_id', { schema: CHANGE, config: SCOPE }, async (request) => {
+      const { priority } = request.body as Static<typeof JOB_CHANGE>
+      return presentJob(await prioritize(jobs, await find(request), priority))
+    })
 
     app.post('/jobs/:job_id/cancel', { schema: CANCEL, config: SCOPE }, async (request) => {
       const { id, organizationId } = await find(request)

@@ -1,5 +1,5 @@
 import { listResponse, NULLABLE_STRING } from '#api/v1/list-response.ts'
-import { JOB_STATES } from '#shared/db/schema/jobs.ts'
+import { JOB_PRIORITIES, JOB_STATES } from '#shared/db/schema/jobs.ts'
 import { Type } from '#shared/schema-types.ts'
 
 const TAGS = ['Jobs']
@@ -20,6 +20,7 @@ const JOB = {
     endpoint: { type: 'string', description: 'The path that its request was sent to.' },
     model: NULLABLE_STRING,
     status: { type: 'string', enum: [...JOB_STATES] },
+    priority: { type: 'string', enum: [...JOB_PRIORITIES] },
     response_id: NULLABLE_STRING,
     metadata: { type: ['object', 'null'] },
     error: {
@@ -78,6 +79,20 @@ const one = (operationId: string, summary: string, response: object) => ({
 
 /** `GET /jobs/{job_id}`. */
 export const RETRIEVE = one('retrieveJob', 'Show a background job', JOB)
+/** The body of `PATCH /jobs/{job_id}`. */
+export const JOB_CHANGE = Type.Object(
+  {
+    priority: Type.Enum(JOB_PRIORITIES, {
+      description: 'Among the jobs of the organization that wait.',
+    }),
+  },
+  { additionalProperties: false },
+)
+/** `PATCH /jobs/{job_id}`. */
+export const CHANGE = {
+  ...one('updateJob', 'Change the priority of a waiting background job', JOB),
+  body: JOB_CHANGE,
+}
 /** `POST /jobs/{job_id}/cancel`. */
 export const CANCEL = one('cancelJob', 'Cancel a background job', JOB)
 /** `GET /jobs/{job_id}/result`. */

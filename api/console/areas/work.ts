@@ -9,8 +9,10 @@ import {
   type ResumeServices,
   resumeTuningJob,
 } from '#api/fine-tuning/changes.ts'
+import { prioritize } from '#api/jobs/background-jobs.ts'
 import type { WebhookStore } from '#api/webhooks/webhook-store.ts'
 import type { TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
+import { JOB_PRIORITIES, type JobPriority } from '#shared/db/schema/jobs.ts'
 import { failure } from '#shared/errors.ts'
 
 interface WorkServices extends ResumeServices {
@@ -69,6 +71,17 @@ export function workArea(services: WorkServices): ConsoleArea {
         operation: 'job.cancel',
         async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
           if ((await jobs.cancel(organization, id)) === undefined) throw notFound('job', id)
+        },
+      },
+      {
+        ...operator,
+        path: '/jobs/:organization/:id/priority',
+        operation: 'job.prioritize',
+        body: bodyOf({ priority: { type: 'string', enum: JOB_PRIORITIES } }, ['priority']),
+        detail: (body: { readonly priority: JobPriority }) => body,
+        async handle({ params, body }: ConsoleCall<OneOf, { priority: JobPriority }>) {
+          const { organization: organizationId, id } = params
+          await prioritize(jobs, { organizationId, id }, body.priority)
         },
       },
       {

@@ -6,6 +6,9 @@ export function sections() {
   return html`<${Section} ...${JOBS} />`
 }
 
+/** By the number that is stored. */
+const PRIORITIES = ['flex', 'default', 'priority']
+
 /** @type {import('./sections.js').SectionOptions} */
 const JOBS = {
   title: 'Background jobs',
@@ -45,6 +48,7 @@ const JOBS = {
       show: ({ organization, organization_id: id }) => ({ text: organization, note: id }),
     },
     { label: 'Model', show: (row) => row.model ?? '' },
+    { label: 'Priority', show: ({ priority }) => PRIORITIES[priority] ?? '' },
     { label: 'Attempts', isNumber: true, show: (row) => number(row.attempts) },
     {
       label: 'Created',
@@ -55,6 +59,25 @@ const JOBS = {
     },
   ],
   rowActions: [
+    {
+      label: 'Priority',
+      role: 'operator',
+      method: 'POST',
+      path: (row) => `jobs/${part(row.organization_id)}/${part(row.id)}/priority`,
+      isOffered: (row) => row.state === 'queued',
+      question: 'Jobs of the organization begin in the order of their priorities.',
+      fields: [
+        {
+          name: 'priority',
+          label: 'Priority',
+          kind: 'select',
+          options: PRIORITIES,
+          value: (row) => PRIORITIES[row.priority],
+        },
+      ],
+      body: (values) => values,
+      done: 'The priority is changed.',
+    },
     {
       label: 'Cancel job',
       role: 'operator',

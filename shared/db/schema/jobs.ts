@@ -16,6 +16,10 @@ export const JOB_STATES = [
   'expired',
 ] as const
 
+/** The priorities of jobs among those of their organization; their places are stored. */
+export const JOB_PRIORITIES = ['flex', 'default', 'priority'] as const
+export type JobPriority = (typeof JOB_PRIORITIES)[number]
+
 /** Why a job failed, as clients read it. */
 export interface JobError {
   readonly code: string

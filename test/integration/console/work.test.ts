@@ -51,6 +51,31 @@ describe('background jobs', () => {
     const other = await operator.attempt('POST', `jobs/${organizationId}/job_none/cancel`)
     expect(other.status).toBe(404)
   })
+
+  it('get another priority while they wait', async () => {
+    const createdAt = new Date()
+    const later = new Date(createdAt.getTime() + 3_600_000)
+    const job = {
+      organizationId,
+      id: 'job_later',
+      endpoint: '/v1/embeddings',
+      contentType: 'application/json',
+      request: Buffer.from('{}'),
+      priority: 1,
+      createdAt,
+      notBefore: later,
+      expiresAt: later,
+    }
+    const limits = { openMax: 100, openBytesMax: 1e6, onlyStored: false }
+    await stack.services.background.jobs.create(job, limits)
+    const path = `jobs/${organizationId}/${job.id}/priority`
+    await operator.send('POST', path, { priority: 'priority' })
+    const { rows } = await operator.read('jobs?state=queued')
+    expect(rows).toMatchObject([{ id: job.id, priority: 2 }])
+    await operator.send('POST', `jobs/${organizationId}/${job.id}/cancel`)
+    const body = { priority: 'flex' }
+    expect(await operator.attempt('POST', path, { body })).toMatchObject({ status: 409 })
+  })
 })
 
 describe('fine-tuning jobs', () => {

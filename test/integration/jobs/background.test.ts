@@ -324,8 +324,17 @@ describe('Prefer: respond-async', () => {
     const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }
     expect(list.data.map(({ id }) => id)).toEqual([job.id])
     expect((await call(`/jobs/${job.id}/result`)).status).toBe(409)
+    const prioritize = async (priority: string) => {
+      const headers = { 'content-type': 'application/json' }
+      const body = JSON.stringify({ priority })
+      const answer = await call(`/jobs/${job.id}`, { method: 'PATCH', headers, body })
+      return [answer.status, ((await answer.json()) as { priority?: string }).priority]
+    }
+    expect(await prioritize('flex')).toEqual([200, 'flex'])
+    expect(await prioritize('urgent')).toEqual([400, undefined])
     expect((await call(`/jobs/${job.id}/cancel`, { method: 'POST' })).status).toBe(200)
     expect(await status(job.id)).toBe('cancelled')
+    expect(await prioritize('priority')).toEqual([409, undefined])
   })
 
   it('ends a job whose request is refused, with the reason', async () => {

@@ -59,6 +59,23 @@ it('claims no more jobs of an organization than it may have, and large requests 
   expect((await store.readRequest(large)).equals(requests[0])).toBe(true)
 })
 
+it('claims waiting jobs in the order of their changed priorities', async ({ database }) => {
+  const three = Array.from({ length: 3 }, () => Buffer.from('x'))
+  const store = await openStore(database, { 'org-one': three, 'org-two': [] })
+  const lease = randomUUID()
+  const next = async () =>
+    (await store.claim(lease, 60, { limit: 1, perOrganizationMax: 8, inFlight: {} }))[0]?.id
+  expect(await store.prioritize('org-one', 'org-one-0', 'flex')).toBe(true)
+  expect(await store.prioritize('org-one', 'org-one-2', 'priority')).toBe(true)
+  expect(await store.prioritize('org-two', 'org-one-1', 'priority')).toBe(false)
+  expect([await next(), await next(), await next()]).toEqual([
+    'org-one-2',
+    'org-one-1',
+    'org-one-0',
+  ])
+  expect(await store.prioritize('org-one', 'org-one-0', 'default')).toBe(false)
+})
+
 it('claims jobs of the organizations with the fewest in flight first', async ({ database }) => {
   const four = Array.from({ length: 4 }, () => Buffer.from('x'))
   const store = await openStore(database, { 'org-one': four, 'org-two': four })

@@ -279,6 +279,7 @@ const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/complete$/, { part_ids: ['part_0'] }],
   [/^PATCH .*\/members\//, { role: 'member' }],
+  [/^PATCH \/v1\/jobs\//, { priority: 'flex' }],
   [/^PATCH .*\/webhook_endpoints\//, { description: 'mine now' }],
   [/^PATCH /, { name: 'mine now' }],
   [/^POST /, {}],
