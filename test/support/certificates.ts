@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** An authority and a certificate for 127.0.0.1. */
-export function makeCertificates(folder: string) {
+/** An authority and a certificate for 127.0.0.1, or for another name as OpenSSL writes it. */
+export function makeCertificates(folder: string, name = 'IP:127.0.0.1') {
   const path = (name: string): string => join(folder, name)
   const openssl = (...args: string[]): void => {
     const done = spawnSync('openssl', args, { encoding: 'utf8' })
@@ -26,9 +26,9 @@ export function makeCertificates(folder: string) {
     '-x509',
     ...key,
     '-subj',
-    '/CN=127.0.0.1',
+    '/CN=Test server',
     '-addext',
-    'subjectAltName=IP:127.0.0.1',
+    `subjectAltName=${name}`,
     '-addext',
     'basicConstraints=CA:FALSE',
     '-CA',

@@ -5,6 +5,10 @@ declare module 's3rver' {
     silent: boolean
     directory: string
     configureBuckets: { name: string; configs: unknown[] }[]
+    /** The domain behind `<bucket>.s3.` of virtual hosts. */
+    serviceEndpoint?: string
+    cert?: Buffer
+    key?: Buffer
   }
   class S3rver {
     constructor(options: Options)
