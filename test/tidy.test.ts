@@ -218,24 +218,24 @@ describe('the tree', () => {
     ])
   })
 
-  it('reads the environment in the configuration and the launcher alone', () => {
+  it('reads the environment only in the configuration and the launcher', () => {
     // ONNX Runtime's C library reads its telemetry switch from the environment only.
     const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/native\.ts$)/
     expect(pathsWith(sources, /\bprocess\.env\b/, exceptions)).toEqual([])
   })
 
-  it('prints through the logger alone, except for the command line', () => {
+  it('prints only through the logger, except in the command line', () => {
     expect(pathsWith(sources, /\bconsole\.\w+\(/, /^launcher\//)).toEqual([])
   })
 
-  it('writes SQL in stores and in the adapter of the database alone', () => {
+  it('writes SQL only in stores and in the database adapter', () => {
     const rawSql = /\bsql(<[^`]*>)?`|\bsql\.raw\(|\.(query|execute)(<[^(]*>)?\(\s*[`'"]/
     // The reports of the console join and group tables of several stores.
     const exceptions = /-store\.ts$|^shared\/db\/|^api\/console\//
     expect(pathsWith(sources, rawSql, exceptions)).toEqual([])
   })
 
-  it('imports types of TypeBox alone, and loads images with their first use in the API', () => {
+  it('imports only types of TypeBox, and loads images with their first use in the API', () => {
     const library = /^import (?!type\b)[^'"]*from '(typebox[^']*|sharp)'/m
     // They took 25 MiB of an idle process, unnoticed.
     expect(pathsWith(sources, library, /^workers\//)).toEqual([])

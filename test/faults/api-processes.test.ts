@@ -12,7 +12,9 @@ const LEAVES = scale(20, 4)
 const TIMEOUT_MS = 300_000
 
 describe('R5: an API process is killed', () => {
-  it('with open streams, and nothing of it goes on', { timeout: TIMEOUT_MS }, async ({ open }) => {
+  it('with open streams, and none of its work continues', { timeout: TIMEOUT_MS }, async ({
+    open,
+  }) => {
     const tiers = await open()
     await tiers.startToyWorker(64)
     const doomed = await tiers.startApi()
@@ -92,7 +94,7 @@ describe('R6: a client leaves', () => {
 })
 
 describe('R22: a client stops reading', () => {
-  it('and its run stops, while the others have its slot', { timeout: TIMEOUT_MS }, async ({
+  it('and its run stops, so that others get its slot', { timeout: TIMEOUT_MS }, async ({
     open,
   }) => {
     const tiers = await open()

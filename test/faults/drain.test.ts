@@ -13,7 +13,7 @@ const CLIENTS = scale(50, 16)
 const TIMEOUT_MS = 120_000
 
 describe('R13: an API process is stopped', () => {
-  it('and answers all that comes on connections that it has taken', {
+  it('and answers every request on the connections that it has accepted', {
     timeout: TIMEOUT_MS,
   }, async ({ open, folder }) => {
     const tiers = await open({ MILLRACE_DRAIN_TIMEOUT: '60' })

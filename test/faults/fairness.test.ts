@@ -22,7 +22,9 @@ const SLOTS = 4
 const later = { deadlineAtMs: Date.now() + 600_000 }
 
 describe('R4: a job kills every worker that takes it', () => {
-  it('is dead-lettered, and the jobs beside it are answered', { timeout: TIMEOUT_MS }, async () => {
+  it('and is dead-lettered, while the jobs beside it are answered', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
     const world = await openFaultWorld()
     try {
       const poisons = scale(3, 1)
@@ -72,7 +74,7 @@ describe('R4: a job kills every worker that takes it', () => {
 })
 
 describe('R16: one organization floods the queue', () => {
-  it('and a quiet one hardly waits longer than alone', { timeout: TIMEOUT_MS }, async () => {
+  it('and a quiet one waits hardly longer than alone', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     try {
       await world.spawnWorker(SLOTS)
@@ -140,7 +142,7 @@ describe('R16: one organization floods the queue', () => {
     }
   })
 
-  it('and ten that want different amounts get equal shares', { timeout: TIMEOUT_MS }, async () => {
+  it('and ten with different demands get equal shares', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     try {
       const served = Array(10).fill(0) as number[]

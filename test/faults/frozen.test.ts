@@ -99,7 +99,7 @@ describe('R3: a model runs for a minute', () => {
     }
   })
 
-  it('in code that blocks its loop, and the job goes on elsewhere', {
+  it('in code that blocks its event loop, and another worker continues the job', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const world = await openFaultWorld()

@@ -25,7 +25,7 @@ interface Held {
   readonly resident: number
 }
 
-it('R25: requests that are never alike leave nothing behind', { timeout: 600_000 }, async () => {
+it('R25: requests that all differ leave no memory behind', { timeout: 600_000 }, async () => {
   const [api, worker] = [await watchProcess(), await watchProcess()]
   const scene = await openScene()
   try {

@@ -21,7 +21,7 @@ const SHIPPED = join(import.meta.dirname, '../../models/tiny-chat')
 const HUB = { enabled: false, endpoint: '', token: '' }
 
 describe("R12: a model's files", () => {
-  it('are cut short while it serves, and it goes on', async ({ folder }) => {
+  it('are truncated while it serves, and it continues', async ({ folder }) => {
     const copy = join(folder, 'tiny-chat')
     cpSync(SHIPPED, copy, { recursive: true })
     const runtime = openRuntime()

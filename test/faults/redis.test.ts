@@ -25,7 +25,7 @@ const TOKENS = 300
 const TIMEOUT_MS = 240_000
 
 describe('Redis', () => {
-  it('R7: is killed and comes back from its file', { timeout: TIMEOUT_MS }, async () => {
+  it('R7: is killed and restarts from its file', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     try {
       await world.spawnWorker(64)
@@ -151,7 +151,7 @@ describe('Redis', () => {
     }
   })
 
-  it('R23: loses what it had not yet written when the power fails', {
+  it('R23: loses unwritten data in a power failure', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const world = await openFaultWorld()

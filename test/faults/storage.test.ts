@@ -38,7 +38,7 @@ async function digestOf(tiers: ToyTiers, id: string): Promise<string> {
 }
 
 describe('R11: object storage', () => {
-  it('is away, slow or cuts uploads short', { timeout: 200_000 }, async ({ open }) => {
+  it('is away, is slow, or cuts uploads short', { timeout: 200_000 }, async ({ open }) => {
     const s3 = await startS3()
     const proxy = await openFaultProxy(Number(new URL(s3.config.endpoint).port))
     const tiers = await open({

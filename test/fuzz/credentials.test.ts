@@ -118,7 +118,7 @@ describe('contacts', () => {
 const LETTERS = ['a', 'b', '.', '/', '-'] as const
 
 describe('redirect globs', () => {
-  it('match what their meaning says, by another implementation of it', async () => {
+  it('match the same addresses as another implementation', async () => {
     const element = fc.constantFrom(...LETTERS, '*', '**', '?', '[ab]', '[!a]', '\\*', '{a,b.}')
     const globs = fc.array(element, { maxLength: 8 }).map((parts) => parts.join(''))
     const texts = fc.string({ unit: fc.constantFrom(...LETTERS, '*', 'c'), maxLength: 10 })
@@ -130,7 +130,7 @@ describe('redirect globs', () => {
     )
   })
 
-  it('take no longer the more ways there are to match', async () => {
+  it('need no more time when there are more ways to match', async () => {
     const unit = fc.constantFrom('*a', '**a', '*', '{a,aa}', '?', '[a-z]*', '{*,**}', '\\')
     const globs = fc.tuple(unit, fc.nat(40)).map(([text, count]) => `${text.repeat(count)}b`)
     await holds(

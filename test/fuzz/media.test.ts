@@ -119,7 +119,7 @@ describe('images', () => {
   })
 })
 
-it('an image of no bytes is refused like any other that is none', async () => {
+it('an image of zero bytes is refused like any other invalid one', async () => {
   await expect(openImage(Buffer.alloc(0), 'image')).rejects.toMatchObject({
     code: 'invalid_image',
   })

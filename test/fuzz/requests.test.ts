@@ -71,14 +71,14 @@ it(`requests of every kind to every operation (seed ${SEED})`, {
   expect((count.statuses.get(200) ?? 0) / (runs * operations.length)).toBeGreaterThan(0.1)
 })
 
-it('every parameter is described by a schema of its own', () => {
+it('a schema describes every parameter', () => {
   const odd = target.operations.flatMap(({ path, parameters }) =>
     parameters.filter(({ schema }) => typeof schema !== 'object').map(({ name }) => [path, name]),
   )
   expect(odd).toEqual([])
 })
 
-it.each(FOUND)('$what ($operation) is answered as it should be', async (found) => {
+it.each(FOUND)('$what ($operation) gets the right answer', async (found) => {
   const operation = target.operations.find((one) => nameOf(one) === found.operation) as Operation
   const { method = operation.method, claim = 'own', headers = [] } = found
   const request = { claim, method, headers, target: found.target, body: found.body }

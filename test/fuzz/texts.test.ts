@@ -22,7 +22,7 @@ const bytes = fc.oneof(
 )
 
 describe('lines', () => {
-  it('are the same however the bytes arrive, and none is longer than allowed', async () => {
+  it('are the same however the bytes arrive, and respect the maximum length', async () => {
     const linesMax = fc.nat(400)
     await holds(fc.tuple(pieces(bytes), linesMax), async ([{ whole, cut }, bytesMax]) => {
       const raw = whole.toString('latin1').split('\n')
@@ -54,7 +54,7 @@ async function* streamOf(parts: readonly Buffer[]): AsyncGenerator<Buffer> {
 }
 
 describe('JSON bodies', () => {
-  it('are refused for their size and for infinite numbers, and never for what they say', async () => {
+  it('are refused for their size and for infinite numbers, never for their content', async () => {
     await holds(fc.oneof(hostileValue, fc.jsonValue()).map(toJson), (text) => {
       const { depth, members, values, hasFinite } = measure(JSON.parse(text))
       const isSmall =
@@ -63,7 +63,7 @@ describe('JSON bodies', () => {
     })
   })
 
-  it('that are no JSON are judged without harm', async () => {
+  it('that are not valid are judged without harm', async () => {
     await holds(bytes, (body) => {
       const fault = judgeJson(body)
       if (fault !== undefined)
@@ -144,7 +144,7 @@ describe('small texts', () => {
     },
   )
 
-  it('that ask for the last no bytes are a range that no file has', () => {
+  it('that ask for the last zero bytes are a range that no file has', () => {
     expect(parseRange('bytes=-0', 10)).toBe('unsatisfiable')
     expect(parseRange('bytes=-000', 1)).toBe('unsatisfiable')
   })
@@ -162,7 +162,7 @@ describe('small texts', () => {
     })
   })
 
-  it('are moments of the calendar, or refused', async () => {
+  it('are dates of the calendar, or refused', async () => {
     const part = fc.constantFrom('00', '01', '02', '12', '13', '29', '30', '31', '60', '99', '24')
     const composed = fc
       .tuple(fc.constantFrom('2024', '2023', '0000', '9999', '1970'), part, part, part, part)
@@ -178,7 +178,7 @@ describe('small texts', () => {
     })
   })
 
-  it('are addresses of this house under every disguise', async () => {
+  it('are private addresses under every disguise', async () => {
     const hosts = ['127.0.0.1', '10.1.2.3', '169.254.169.254', '192.168.0.1', '172.16.9.9']
     await holds(fc.tuple(fc.constantFrom(...hosts), hostileText), ([host, text]) => {
       const [a, b, c, d] = host.split('.').map(Number) as [number, number, number, number]
@@ -190,7 +190,7 @@ describe('small texts', () => {
     })
   })
 
-  it('are calls of tools, read the same however they arrive', async () => {
+  it('are tool calls, read the same however they arrive', async () => {
     const whole = fc.oneof(
       fc
         .tuple(hostileText, hostileValue)

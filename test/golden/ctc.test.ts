@@ -38,7 +38,7 @@ describe.each(['wav2vec2', 'hubert', 'wavlm'])('the %s layout', async (name) => 
   const golden: Golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'))
   const recognizer = await openCtc({ runtime, folder })
 
-  it.each(golden.clips)('reads the words of $file where the reference does', async (clip) => {
+  it.each(golden.clips)('reads the same words as the reference in $file', async (clip) => {
     const { file, text, words } = clip
     const result = await transcribe(recognizer, samplesOf(file))
     expect(result.text).toBe(text)
@@ -55,7 +55,7 @@ describe.each(['wav2vec2', 'hubert', 'wavlm'])('the %s layout', async (name) => 
     for (const { logprob } of tokens) expect(logprob).toBeLessThanOrEqual(best + 1e-3)
   })
 
-  it('reads recordings of different lengths together as it does alone', async () => {
+  it('reads recordings of different lengths together as it reads each alone', async () => {
     const samples = ['en-1.wav', 'de-1.wav', 'en-1.wav'].map((file) => samplesOf(file))
     const clips = [...samples, defined(samples[0]).slice(0, 9000)]
     const together = await Promise.all(clips.map((clip) => transcribe(recognizer, clip)))

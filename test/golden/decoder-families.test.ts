@@ -74,7 +74,7 @@ describe.each(FAMILIES)('%s', (name, cachePath) => {
     await check({ name, onnxFile: 'model', golden, tolerance: 2e-4, prefillChunk: 128 })
   })
 
-  it('gives them in chunks of a prompt as well', async () => {
+  it('gives the same in chunks of a prompt', async () => {
     await check({ name, onnxFile: 'model', golden, tolerance: 2e-4, prefillChunk: 7 })
   })
 
@@ -113,7 +113,7 @@ describe.each([
       await checkTogether(name, readGolden(name), { cachePath, asExported })
     })
 
-    it('continues all that a text left, and no part of it, and takes in no draft', async () => {
+    it('continues the whole state of a text, not a part of it, and accepts no draft', async () => {
       const longer = [...ids, ...answer, 7, 9, 11]
       const other = [...ids, ...answer.slice(0, 3), 13, 8]
       const folder = join(MODELS, name)
@@ -142,7 +142,7 @@ describe.each([
 )
 
 describe.each(VARIANTS)('llama in %s', (onnxFile) => {
-  it('gives what the file gives to the reference runtime', async () => {
+  it('gives the same as the file in the reference runtime', async () => {
     const golden = readVariant(onnxFile)
     const tolerance = onnxFile === 'model_fp16' ? 2e-2 : 2e-3
     await check({ name: 'llama', onnxFile, golden, tolerance, prefillChunk: 128 })

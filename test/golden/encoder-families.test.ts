@@ -146,7 +146,7 @@ describe.each(['classifier', 'classifier-multi-label'])('a %s', async (family) =
     }
   })
 
-  it('is not opened with a context that has room for the markers alone', async () => {
+  it('is not opened with a context that has room only for the markers', async () => {
     const options = { runtime, folder: join(FIXTURES, family), maxContextTokens: 2 }
     await expect(openClassifier(options)).rejects.toThrow('no room for text')
   })

@@ -46,11 +46,11 @@ const { folders, changed, check } = changedFolders(runtime)
 afterEach(() => removeFolders(folders))
 
 describe('a file of onnxruntime-genai', () => {
-  it('whose caches state no head size is read with that of genai_config.json', async () => {
+  it('takes the head size from genai_config.json if its caches do not state one', async () => {
     await check(await withOpenHeads(16), golden('llama-in-place'), 'in place')
   })
 
-  it('is refused when it is loaded where genai_config.json has another head size', async () => {
+  it('is refused at load if genai_config.json has another head size', async () => {
     const options = { runtime, folder: await withOpenHeads(24), onnxFile: 'changed', slots: 1 }
     await expect(openTextEngine(options)).rejects.toMatchObject({
       name: 'ModelLoadError',
@@ -58,7 +58,7 @@ describe('a file of onnxruntime-genai', () => {
     })
   })
 
-  it('whose layers with a window keep a ring of their last positions gets whole caches', async () => {
+  it('gets whole caches if layers with a window keep a ring of their last positions', async () => {
     const withWindow = (ring: 0 | 1) =>
       changed('llama-in-place', 'model', (model) =>
         withNodes(model, (node) => {
@@ -84,14 +84,14 @@ describe('a file of onnxruntime-genai', () => {
 })
 
 describe('a file of optimum in half precision', () => {
-  it('that goes on in single precision after its attention is rewritten', async () => {
+  it('continues in single precision after its attention is rewritten', async () => {
     const folder = await changed('llama', 'model_fp16', withSingleAttention)
     await check(folder, { ...golden('llama'), ...variant('model_fp16') }, 'rewritten')
   })
 })
 
 describe('a file of torch.onnx.export', () => {
-  it('with other names of caches and logits is rewritten, also where a cache says the number of rows', async () => {
+  it('with other names of caches and logits is rewritten, even if a cache states the number of rows', async () => {
     const names = new Map([['logits', 'linear_14']])
     for (const layer of [0, 1]) {
       for (const kind of ['key', 'value']) {
@@ -118,7 +118,7 @@ describe('a file of Olive', () => {
 })
 
 describe('a file of transformers', () => {
-  it('that takes one token in a run is refused with the setting that frees the length', async () => {
+  it('that accepts one token in a run is refused with the setting that frees the length', async () => {
     const folder = await changed('qwen3-transformers', 'model', ({ graph, ...model }) => {
       const fixed = (value: GraphValue): GraphValue =>
         /^(input_ids|position_ids)$/.test(value.name) ? { ...value, dims: ['batch', 1] } : value
@@ -149,7 +149,7 @@ it.each(['minilm', 'classifier'])(
 )
 
 describe('a file that the optimizer of ONNX Runtime has changed', () => {
-  it('is rewritten where its scale follows from the query before its transposition', async () => {
+  it('is rewritten if its scale follows from the query before its transposition', async () => {
     const folder = await changed('gpt2', 'model', withMeasuredScale)
     await check(folder, golden('gpt2'), 'rewritten')
   })

@@ -190,7 +190,7 @@ describe('the autoencoder of Stable Diffusion XL', () => {
     await vae.close()
   })
 
-  it('runs no more than a tile at once, and images of up to its pixels as a whole', async () => {
+  it('runs at most a tile at a time, and images up to that size as a whole', async () => {
     const run = vi.spyOn(ModelSession.prototype, 'run')
     const vae = await open(32)
     const tiled = await decode(vae)
@@ -240,7 +240,7 @@ describe('a folder of Stable Diffusion XL', () => {
     await pipeline.close()
   })
 
-  it('of the refiner has one text encoder and a score of aesthetics', async () => {
+  it('with the refiner has one text encoder and an aesthetic score', async () => {
     const refiner = join(FIXTURES, 'stable-diffusion-xl-refiner')
     const own = join(parent, 'refiner')
     await cp(FOLDER, own, { recursive: true })

@@ -50,7 +50,7 @@ describe('the prompt', () => {
     }
   })
 
-  it('is cut where it is too long, and still ends', () => {
+  it('is truncated if it is too long, and still has its end token', () => {
     const ids = tokenizer.encode('a very red circle '.repeat(50))
     expect(ids).toHaveLength(tokenizer.length)
     expect(ids.at(-1)).toBe(golden.ids.at(-1))
@@ -60,7 +60,7 @@ describe('the prompt', () => {
 describe('the networks', () => {
   const latents = { data: Float32Array.from(golden.start), dims: [1, 4, 8, 8] }
 
-  it('say of text and latents what the reference says', async () => {
+  it('give the values of the reference for text and latents', async () => {
     const text = await networks.encode(golden.prompt, signal)
     expectClose(text.states.data.slice(-golden.text.length), golden.text)
     const row = { sample: latents, timestep: golden.timestep, text }

@@ -34,7 +34,7 @@ it.each(golden.clips)('writes the tokens of the reference for $file', async (cli
   )
 })
 
-it('reads recordings of different lengths together as it does alone', async () => {
+it('reads recordings of different lengths together as it reads each alone', async () => {
   const [long, other] = golden.clips.map(({ file }) => samplesOf(file)) as [
     Float32Array,
     Float32Array,

@@ -125,7 +125,7 @@ describe.each(['colbert', 'pylate', 'modern-colbert'])('%s', (family) => {
 })
 
 describe('the projection of ColBERT', () => {
-  it('is read from the checkpoint where the graph has hidden states', async () => {
+  it('is read from the checkpoint if the graph has hidden states', async () => {
     const { queries, variants } = readGolden('colbert')
     const folder = join(FIXTURES, 'colbert')
     const encoder = await openMultiVectorEncoder({ runtime, folder, onnxFile: 'hidden' })
@@ -186,7 +186,7 @@ describe('a text', async () => {
     })
   })
 
-  it('may be longer where the catalogue says so, up to the positions of the model', async () => {
+  it('may be longer if the catalogue says so, up to the positions of the model', async () => {
     const longer = { runtime, folder, prompts: { passage: 'water: ' } }
     const opened = await openMultiVectorEncoder({ ...longer, documentLength: 40 })
     const most = await openMultiVectorEncoder({ ...longer, documentLength: 4000 })

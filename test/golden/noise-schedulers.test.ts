@@ -50,7 +50,7 @@ describe.each(CASES.map((golden) => [nameOf(golden), golden] as const))('%s', (_
     expectClose([scheduler.initNoiseSigma], [golden.initNoiseSigma])
   })
 
-  it('takes the steps of the reference', () => {
+  it('follows the steps of the reference', () => {
     let latents = Float32Array.from(golden.start)
     for (const [index, move] of golden.moves.entries()) {
       expectClose(scheduler.scaleInput(latents, index), move.scaled)
@@ -113,7 +113,7 @@ it.each([
   expect(() => createNoiseScheduler({ _class_name, ...config }, 5)).toThrow(named)
 })
 
-it('takes settings that the class of the file does not read', () => {
+it('accepts settings that the class of the file does not read', () => {
   const leftOver = { clip_sample: true, thresholding: true, skip_prk_steps: true, sigma_min: null }
   const { _class_name, ...config } = { _class_name: 'EulerDiscreteScheduler', steps_offset: 1 }
   const plain = createNoiseScheduler({ _class_name, ...config }, 5)
@@ -179,7 +179,7 @@ it.each(['HeunDiscreteScheduler', 'KDPM2DiscreteScheduler', 'KDPM2AncestralDiscr
   },
 )
 
-it('visits no timestep twice where LCM takes more steps than its distillation did', () => {
+it('visits no timestep twice if LCM runs more steps than its distillation', () => {
   const config = { _class_name: 'LCMScheduler', original_inference_steps: 10 }
   expect(new Set(createNoiseScheduler(config, 12).timesteps).size).toBe(12)
 })

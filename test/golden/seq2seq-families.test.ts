@@ -175,7 +175,7 @@ it('draws candidates of one text from one encoding', async () => {
 })
 
 describe('a model of many languages', () => {
-  it('takes codes, tags and names of languages, in fields and in instructions', async () => {
+  it('accepts codes, tags and names of languages, in fields and in instructions', async () => {
     const { engine, text, golden } = await open('nllb')
     const { text: source } = defined(golden.cases[0])
     const answer = async (job: object) =>

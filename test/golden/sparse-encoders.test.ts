@@ -85,7 +85,7 @@ describe('the sparse head of BGE-M3', async () => {
     await compare(sparse, golden.ids, golden.weights)
   })
 
-  it('leaves the dense vectors to a model of embeddings', async () => {
+  it('does not change the dense vectors of an embedding model', async () => {
     for (const [index, tokenIds] of golden.ids.entries()) {
       const vector = await dense.embed(tokenIds, FOREVER)
       for (const [at, value] of (golden.embeddings[index] as number[]).entries()) {

@@ -70,7 +70,7 @@ describe.each(Object.entries(golden.decoders))('the decoder %s', (_name, { decod
 })
 
 describe('a vocabulary of words', () => {
-  it('gives unknown words the unknown id, also where control tokens are plain text', async () => {
+  it('gives unknown words the unknown id, even if control tokens are plain text', async () => {
     const { text, ids } = golden.unknown
     const steps = { pre_tokenizer: { type: 'WhitespaceSplit' }, decoder: null }
     const tokenizer = createTokenizer({ ...steps, model: wordLevel }, {})

@@ -87,7 +87,7 @@ describe('a model that listens', async () => {
     openRecognizer(open),
   ])
 
-  it('reads the stretches alone and answers times of the recording', async () => {
+  it('reads only the stretches with speech and answers times of the recording', async () => {
     const result = await transcribe(recognizer, samples, { voiceActivity: settings })
     const stretches = settings.stretches.map(([start, end]) => samples.slice(start, end))
     const alone = await transcribe(plain, joined(stretches))

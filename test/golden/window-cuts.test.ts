@@ -25,7 +25,7 @@ const isTimestamp = (id: number | undefined): boolean => id !== undefined && id 
 const hasPairs = ({ tokens }: Golden): boolean =>
   tokens.some((id, at) => isTimestamp(id) && isTimestamp(tokens[at - 1]))
 
-it('reads on from where the reference does', () => {
+it('continues at the position of the reference', () => {
   for (const golden of goldens) {
     const seconds = golden.advanceFrames / FRAMES_PER_SECOND
     const { advanceSeconds } = cutWindow(golden.tokens, TIMES)
@@ -36,7 +36,7 @@ it('reads on from where the reference does', () => {
   }
 })
 
-it('cuts an answer where the reference does, and leaves out what has no length', () => {
+it('cuts an answer like the reference, and leaves out segments without a length', () => {
   const cut = goldens.filter(hasPairs)
   expect(cut.length).toBeGreaterThan(60)
   for (const { tokens, spans } of cut) {

@@ -72,7 +72,7 @@ describe.each(CASES)('labels of a request by $family, whose first is $first', as
     }
   })
 
-  it('are not more than one answer may have', async () => {
+  it('are refused beyond the number that one answer may have', async () => {
     await expect(run({ items: Array(33_334).fill('a') })).rejects.toMatchObject({ param: 'input' })
   })
 
@@ -93,7 +93,7 @@ describe.each(CASES)('labels of a request by $family, whose first is $first', as
     return found as NonNullable<typeof found>
   }
 
-  it('cuts texts to the number of tokens that is asked for, and refuses long labels', () => {
+  it('cuts texts to the requested number of tokens, and refuses long labels', () => {
     const [pair] = zeroShot.readPairs(['fox '.repeat(99)], ['a river'], 20)
     expect(pair?.tokenIds).toHaveLength(20)
     expect(() => [...zeroShot.readPairs(['a'], ['fox '.repeat(99)], undefined)]).toThrow(
@@ -114,7 +114,7 @@ describe('a classifier that reads the vector of the end token', async () => {
     await runtime.close()
   })
 
-  it('gives the same logits in a batch of texts with other numbers of them', async () => {
+  it('gives the same logits in a batch with texts that have a different number of end tokens', async () => {
     const [pair = { tokenIds: [] }] = classifier.zeroShot?.readPairs(['fox'], ['river'], 64) ?? []
     const [plain = []] = await classifier.read('fox', { hasMarkers: true })
     const texts = [pair, { tokenIds: plain }, pair, { tokenIds: [...plain, 2] }, pair]

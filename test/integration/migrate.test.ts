@@ -15,7 +15,7 @@ const NAMES = readdirSync(MIGRATIONS_FOLDER).sort()
 const logger = createLogger({ level: 'silent' })
 
 describe('the migrations', () => {
-  it('are applied once in order, however many processes start at the same time', async () => {
+  it('are applied once and in order, however many processes start at the same time', async () => {
     await withEmptyDatabase(async (pool) => {
       const runs = await Promise.all(
         Array.from({ length: 6 }, () =>
@@ -62,7 +62,7 @@ describe('the migrations', () => {
     })
   })
 
-  it('leave nothing of one that fails, and can go on once it is mended', async ({ folder }) => {
+  it('roll back a failed one, and can continue once it is repaired', async ({ folder }) => {
     await withEmptyDatabase(async (pool) => {
       const file = join(folder, '0001_thing.sql')
       await writeFile(file, 'create table {{prefix}}thing (id int); select nonsense')

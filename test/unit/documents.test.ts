@@ -49,7 +49,7 @@ describe('the documents', () => {
     expect(broken(pages, /\]\((?![a-z]+:)([^)\s]+)\)/g, resolves)).toEqual([])
   })
 
-  it('are on the site, each page of docs/ by its title', () => {
+  it('are on the site, each page of docs/ under its title', () => {
     const config = readFileSync(join(ROOT, 'docs/.vitepress/config.mjs'), 'utf8')
     const listed = [...config.matchAll(/page\('[^']+', '\/(.+?)\/?'\)/g)].map(
       ([, link = '']) => link,

@@ -60,7 +60,7 @@ describe('tiny-sd', { timeout: 180_000 }, () => {
     expect(other.data).not.toEqual(one.data)
   })
 
-  it('listens to what must not be there', async () => {
+  it('follows the negative prompt', async () => {
     const plain = await draw('a picture')
     const without = await draw('a picture', { negativePrompt: 'a red circle' })
     expect(without.data).not.toEqual(plain.data)

@@ -48,7 +48,7 @@ describe('tiny-rerank puts the right document of ten first as often as it was me
     expect(share).toBeGreaterThanOrEqual(least)
   })
 
-  it('more often than tiny-embed alone', async () => {
+  it('more often than tiny-embed', async () => {
     const problems = Object.values(groups).flat()
     const first = await Promise.all(problems.map(isFirst))
     const before = problems.filter(({ right }) => right === 0).length

@@ -78,7 +78,7 @@ describe('tiny-tts', { timeout: 180_000 }, () => {
     expect(pitchOf(wave) / pitchOf(await speak(text, 'male'))).toBeGreaterThan(1.4)
   })
 
-  it('takes half the time at twice the speed', async () => {
+  it('speaks for half as long at twice the speed', async () => {
     const text = 'We wait ten hours in the forest.'
     const [plain, fast] = [await speak(text, 'male'), await speak(text, 'male', 2)]
     expect(plain.length / fast.length).toBeCloseTo(2, 1)

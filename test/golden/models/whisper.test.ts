@@ -105,7 +105,7 @@ describe('tiny-whisper through the decoders and windows of a worker', {
     expect(same.length).toBeGreaterThanOrEqual(short.length - 1)
   })
 
-  it('goes on after its window of ten seconds, to the end of a longer clip', async () => {
+  it('continues after its window of ten seconds to the end of a longer clip', async () => {
     const long = clips.find(({ file }) => file === 'en-long.flac') as Clip
     const { text, segments, durationSeconds } = await recognize(long, 'transcribe', 'en')
     expect(durationSeconds).toBeCloseTo(long.seconds, 1)
@@ -128,7 +128,7 @@ describe('tiny-whisper through the decoders and windows of a worker', {
     expect((await recognize(silence, 'transcribe', 'en', names)).text.trim()).toBe('')
   })
 
-  it('recognizes no less after a text that is unlike what it knows', async () => {
+  it('recognizes as much after an unfamiliar text', async () => {
     const clip = clips.find(({ file }) => file === 'en-2.flac') as Clip
     expect((await recognize(clip, 'transcribe', null, names)).text.trim()).toBe(clip.recognized)
   })

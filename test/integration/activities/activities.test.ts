@@ -29,7 +29,7 @@ interface Stored {
 }
 
 describe('recording an activity', () => {
-  it('answers 201 with the stored form and where to find it', async ({ database }) => {
+  it('answers 201 with the stored form and its address', async ({ database }) => {
     const { post, call } = await openSurface(database)
     const answer = await post('/activities', {
       type: 'Create',
@@ -50,7 +50,7 @@ describe('recording an activity', () => {
     expect(await (await call(`/activities/${stored.id}`)).json()).toEqual(stored)
   })
 
-  it('is idempotent by the id of the client: the same again is 200, another content 409', async ({
+  it("is idempotent by the client's id: the same activity gets 200, a different one 409", async ({
     database,
   }) => {
     const { post, call } = await openSurface(database)
@@ -112,7 +112,7 @@ describe('recording an activity', () => {
     }
   })
 
-  it('keeps and finds names that are longer than an index takes', async ({ database }) => {
+  it('stores and finds names that are longer than an index allows', async ({ database }) => {
     const { post, call } = await openSurface(database)
     const long = (end: string) =>
       Array.from({ length: 1000 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000)))
@@ -134,7 +134,7 @@ describe('recording an activity', () => {
     }
   })
 
-  it('makes the partition of the month where there is none', async ({ database }) => {
+  it('creates the partition of the month if it is missing', async ({ database }) => {
     const { post, call } = await openSurface(database)
     const { rows } = await database.pool.query<{ name: string }>(
       "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'activities'::regclass",
@@ -144,7 +144,7 @@ describe('recording an activity', () => {
     expect((await call('/activities/first')).status).toBe(200)
   })
 
-  it('takes the media types of Activity Streams', async ({ database }) => {
+  it('accepts the media types of Activity Streams', async ({ database }) => {
     const { call } = await openSurface(database)
     for (const type of [
       'application/activity+json',

@@ -93,7 +93,7 @@ describe('the record of activities', () => {
     expect(await send('e')).toMatchObject({ status: 201 })
   })
 
-  it('deletes what is past its retention, whose ids are free again', async ({ database }) => {
+  it('deletes expired activities, whose ids can be used again', async ({ database }) => {
     const { post, activities, call } = await openSurface(database)
     await post('/activities', { id: 'old', type: 'Like' })
     await activities.maintain(30, Date.now() + 29 * DAY_MS)
@@ -105,7 +105,7 @@ describe('the record of activities', () => {
     expect((await post('/activities', { id: 'old', type: 'View' })).status).toBe(201)
   })
 
-  it('has the partitions of three months ahead, which take what comes at a turn of the month', async ({
+  it('has the partitions of the next three months, so that a new month needs no migration', async ({
     database,
   }) => {
     const { activities } = await openSurface(database)

@@ -15,7 +15,7 @@ interface Activity {
 const TIMEOUT = { timeout: 180_000 }
 const POLL = { timeout: 30_000, interval: 200 }
 
-describe('what the platform records of itself', () => {
+describe('the activities of the platform itself', () => {
   it(
     'says who did what under which request, and holds no secret and no prompt',
     TIMEOUT,

@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 describe('an access token', () => {
-  it('says who the user is and how it was proven', async () => {
+  it('states who the user is and how they signed in', async () => {
     const session = await signedInUser(server)
     const [head = '', claims = ''] = session.access_token.split('.')
     const parse = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toString())
@@ -82,7 +82,7 @@ describe('an access token', () => {
     }
   })
 
-  it('is asked for in the header, and by nothing else', async () => {
+  it('is read from the header and from nowhere else', async () => {
     const none = { code: 401, error_code: 'no_authorization' }
     const { access_token: accessToken } = await signedInUser(server)
     expect((await server.call({ path: '/user' })).body).toMatchObject(none)
@@ -109,7 +109,7 @@ describe('an access token', () => {
     }
   })
 
-  it('lets administrators in by role alone', async () => {
+  it('admits administrators by role only', async () => {
     const of = (claims: Record<string, unknown>) => signToken(server.services.config, claims)
     const status = async (claims: Record<string, unknown>): Promise<number> =>
       (await server.call({ path: '/admin/users', bearer: await of(claims) })).status
@@ -169,7 +169,7 @@ describe('an access token', () => {
 
 describe('several signing keys', () => {
   for (const alg of ALGORITHMS) {
-    it(`signs with ${alg}, shows the public half only, and takes older tokens too`, async () => {
+    it(`signs with ${alg}, publishes only the public half, and accepts older tokens too`, async () => {
       const { privateKey } = await generateKeyPair(alg, { extractable: true })
       const jwk = { ...(await exportJWK(privateKey)), alg, kid: 'new', key_ops: ['sign', 'verify'] }
       const old = {

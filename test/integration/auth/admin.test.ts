@@ -74,7 +74,7 @@ describe('administrators', () => {
     }
   })
 
-  it('change users at once, and only what they name', async () => {
+  it('change users immediately, and only in the named fields', async () => {
     const user = await createUser(server, { user_metadata: { a: 1, b: 2 } })
     const session = await signIn(server, user.email)
     const email = newEmail('changed')
@@ -258,7 +258,7 @@ describe('administrators', () => {
     expect((await agree('email_change_current')).body.user.email).toBe(new_email)
   })
 
-  it('read what was done', async () => {
+  it('read the audit log', async () => {
     const { email } = await createUser(server)
     await signIn(server, email)
     const { body, headers } = await admin('GET', `/audit?query=author:${email}&per_page=5`)

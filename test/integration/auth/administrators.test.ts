@@ -142,7 +142,7 @@ describe('an administrator of the pages', () => {
     expect(await ended.isStill()).toBe(false)
   })
 
-  it('leaves no session behind that was refused, and none that was signed out', async () => {
+  it('leaves no session behind after a refusal or a sign-out', async () => {
     const numSessions = async (userId: string) => {
       const { db, tables } = server.services.store
       const { sessions } = tables

@@ -61,7 +61,7 @@ async function providersOf(bearer: string): Promise<string[]> {
 }
 
 describe('the identities of a user with a second factor', () => {
-  it('are linked and unlinked by no session without it', async () => {
+  it('can be linked and unlinked only by a session that used it', async () => {
     const { email } = await createUser(server)
     const strong = await addFactor((await signIn(server, email)).access_token)
     const { access_token: weak } = await signIn(server, email)
@@ -78,7 +78,7 @@ describe('the identities of a user with a second factor', () => {
     expect((await call('DELETE', `/user/identities/${own}`, strong)).status).toBe(200)
   })
 
-  it('are not linked by a flow that began before the factor was there', async () => {
+  it('cannot be linked by a flow that began before the factor existed', async () => {
     const { email } = await createUser(server)
     const { access_token: stranger } = await signIn(server, email)
     const begun = await call('GET', LINKING + PKCE, stranger)
@@ -112,7 +112,7 @@ it('links no identity when the sessions of its user end while the provider answe
   expect(await providersOf((await signIn(server, email)).access_token)).toEqual(['email'])
 })
 
-it('leaves a factor that is verified while a session of the first level removes it', async () => {
+it('keeps a factor that is verified while a session of the first level removes it', async () => {
   const { id: userId, email } = await createUser(server)
   const { access_token: bearer } = await signIn(server, email)
   const { id } = (await call('POST', '/factors', bearer, { factor_type: 'totp' })).body

@@ -56,7 +56,7 @@ for (const { name, Client } of CLIENTS) {
         ...options,
       })
 
-    it('signs up and in at once where addresses need no confirmation', async () => {
+    it('signs up and in at once if addresses need no confirmation', async () => {
       const client = open(urls.autoconfirming)
       const email = address('auto')
       const { data, error } = await client.signUp({ email, password: PASSWORD })

@@ -68,7 +68,7 @@ describe('a sign-in that a browser began', () => {
     }
   })
 
-  it('leaves the sign-in of another tab alone', async () => {
+  it('does not affect the sign-in of another tab', async () => {
     const first = await leave('provider=github')
     const headers = { ...BROWSER, cookie: first.cookie }
     const second = await leave('provider=github', headers)
@@ -77,7 +77,7 @@ describe('a sign-in that a browser began', () => {
     expect(await arrive(second.state, headers)).toHaveProperty('access_token')
   })
 
-  it('takes no secret from a cookie that it has not written', async () => {
+  it('accepts no secret from a cookie that it has not written', async () => {
     const forged = 'millrace_oauth="x; Domain=evil.test"'
     const { cookie } = await leave('provider=github', { ...BROWSER, cookie: forged })
     expect(cookie).toMatch(/^millrace_oauth=[\w-]{22}$/)

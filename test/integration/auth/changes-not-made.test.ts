@@ -22,7 +22,7 @@ const update = (bearer: string, body: object): Promise<CallResult> =>
   server.call({ method: 'PUT', path: '/user', bearer, body })
 
 describe('a change that comes too soon', () => {
-  it('changes nothing else that the request asks for', async () => {
+  it('changes nothing else in the request', async () => {
     const { access_token: bearer } = await signedInUser(server)
     phones += 1
     const email = newEmail('first')
@@ -37,7 +37,7 @@ describe('a change that comes too soon', () => {
 })
 
 describe('a change whose gateway is not set up', () => {
-  it('changes nothing else that the request asks for, and can be asked for again at once', async () => {
+  it('changes nothing else in the request, and can be requested again at once', async () => {
     let isReady = false
     const sms: SmsSender = {
       requireGateway() {

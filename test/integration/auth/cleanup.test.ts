@@ -8,7 +8,7 @@ import { startServer } from './support/server.ts'
 
 const DAY_SECONDS = 86_400
 
-it('deletes what has been over for a day, and nothing that is in use', async () => {
+it('deletes rows that ended a day ago, and nothing that is in use', async () => {
   const server = await startServer({
     isFrozen: true,
     env: {
@@ -62,7 +62,7 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
   await server.close()
 })
 
-it('keeps the flow of a link as long as the link is good, and its code a while longer', async () => {
+it('keeps the flow of a link as long as the link is valid, and its code some time longer', async () => {
   const server = await startServer({
     isFrozen: true,
     env: { AUTH_MAILER_OTP_EXP: String(7 * DAY_SECONDS) },
@@ -87,7 +87,7 @@ it('keeps the flow of a link as long as the link is good, and its code a while l
   await server.close()
 })
 
-it('keeps what visitors leave behind for minutes', async () => {
+it('keeps the short-lived data of visitors for minutes', async () => {
   const server = await startServer({
     isFrozen: true,
     providers: fakeProviders(),
@@ -120,7 +120,7 @@ it('reports the anonymous users that it deletes', async () => {
   await server.close()
 })
 
-it('takes away in one turn what a busy day has left', async () => {
+it('deletes in one turn everything that a busy day has left', async () => {
   const server = await startServer({ isFrozen: true })
   const { refresh_token: token } = await signedInUser(server)
   await refresh(server, token)

@@ -27,7 +27,7 @@ describe('a field that is', () => {
     ['null', null],
   ] as const
 
-  it.each(UNSET)('%s counts as absent in what users send', async (_name, unset) => {
+  it.each(UNSET)('%s counts as absent in requests from users', async (_name, unset) => {
     const { access_token: bearer, user } = await signedInUser(server)
     const pkce = { code_challenge: unset, code_challenge_method: unset }
     const bodies: readonly [method: 'POST' | 'PUT', path: string, body: object][] = [
@@ -52,7 +52,7 @@ describe('a field that is', () => {
     }
   })
 
-  it.each(UNSET)('%s counts as absent in what administrators send', async (_name, unset) => {
+  it.each(UNSET)('%s counts as absent in requests from administrators', async (_name, unset) => {
     const bearer = await server.serviceToken()
     const texts = { aud: unset, role: unset, phone: unset, password: unset, ban_duration: unset }
     const others = { email_confirm: false, user_metadata: null, app_metadata: null }

@@ -93,7 +93,7 @@ describe('a path of the table', () => {
     },
   )
 
-  it('of the SAML providers answers that there are none', async () => {
+  it('of the SAML providers answers an empty list', async () => {
     const bearer = await server.serviceToken()
     const { body } = await server.call({ path: '/auth/v1/admin/sso/providers', bearer })
     expect(body).toEqual({ items: null })
@@ -161,7 +161,7 @@ describe('a grant that is switched off', () => {
     expect(answer.body).toEqual({ code: 400, error_code: code, msg })
   })
 
-  it('of wallets is named', async () => {
+  it('of wallets has its own error code', async () => {
     const body = { chain: 'solana', message: 'hello', signature: 'AQID' }
     expect((await post('/token?grant_type=web3', body)).body).toEqual({
       code: 422,

@@ -78,7 +78,7 @@ describe('the link of a sign-up from an administrator', () => {
 })
 
 describe('the audit log', () => {
-  it('names the revoked token of a refresh, and what a deleted user was called', async () => {
+  it('names the revoked token of a refresh, and the name of a deleted user', async () => {
     const { user, refresh_token } = await signedInUser(server)
     await refresh(server, refresh_token)
     expect(await actionsOf(user.id)).toEqual(

@@ -68,7 +68,7 @@ describe('extended validation', () => {
     else await expect(outcome).rejects.toMatchObject(INVALID)
   })
 
-  it('leaves phone numbers alone', async () => {
+  it('does not apply to phone numbers', async () => {
     const validator = createAddressValidator({ ...NOWHERE, isExtended: true }, resolves())
     await validator.requireDeliverable({ kind: 'phone', phone: '447700900123' })
   })
@@ -110,7 +110,7 @@ describe('the validation service', () => {
   })
 })
 
-it('is asked before any mail is sent, and for unknown addresses too', async () => {
+it('runs before any mail is sent, and for unknown addresses too', async () => {
   reply = { body: { valid: true } }
   const server = await startServer({
     env: {

@@ -34,7 +34,7 @@ it.each([
   expect(new Set(answers.map(({ body }) => body.user.id)).size).toBe(1)
 })
 
-it('an identity is not linked to a user who was banned meanwhile', async () => {
+it('an identity is not linked to a user who was banned during the flow', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
   const path = `/user/identities/authorize?provider=github&skip_http_redirect=true&code_challenge=${'c'.repeat(43)}&code_challenge_method=plain`
   const { body } = await server.call({ path, bearer })
@@ -55,7 +55,7 @@ it('an identity is not linked to a user who was banned meanwhile', async () => {
   expect(exchanged.body.error_code).toBe('user_banned')
 })
 
-it('an account that was made in advance keeps no data of its creator', async () => {
+it('an account that was created in advance keeps no data of its creator', async () => {
   const env = {
     AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true',
     AUTH_EXTERNAL_PHONE_ENABLED: 'true',
@@ -120,7 +120,7 @@ it('an invitation voids the change of address that another person has begun', as
   await lax.close()
 })
 
-it('an unverified address opens no account of another, where new ones need no confirmation', async () => {
+it("an unverified address does not open another user's account, even if new addresses need no confirmation", async () => {
   const lax = await startServer({ providers, env: { AUTH_MAILER_AUTOCONFIRM: 'true' } })
   const { email } = await createUser(lax)
   const visit = async (isVerified: boolean) => {
@@ -151,7 +151,7 @@ describe('an unconfirmed address', () => {
     expect((await arrive(visitor('g-1', newEmail(), unverified))).body).toMatchObject(refusal)
   })
 
-  it('gives way to the verified one that the visitor has by then', async () => {
+  it('yields to the verified address that the visitor has by then', async () => {
     const [email, own] = [newEmail('victim'), newEmail('own')]
     await arrive(visitor('g-2', email, unverified))
     const { user } = (await arrive(visitor('g-2', own))).body

@@ -119,7 +119,7 @@ describe('signing in with a provider', () => {
     expect(refused.fragment.get('error')).toBe('access_denied')
   })
 
-  it('ends in a code for PKCE, and the tokens come with the exchange', async () => {
+  it('ends in a code for PKCE, and the exchange returns the tokens', async () => {
     const verifier = 'v'.repeat(43)
     const challenge = createHash('sha256').update(verifier).digest('base64url')
     const query = `&code_challenge=${challenge}&code_challenge_method=s256`
@@ -169,7 +169,7 @@ describe('a state', () => {
     expect(await refusedWith('code=x&state=forged')).toBe('bad_oauth_state')
   })
 
-  it('is good once, and for five minutes', async () => {
+  it('is valid once, and for five minutes', async () => {
     const used = await begin()
     providers.visitors.set('once', visitor('gh-10', newEmail()))
     await server.call({ path: `/callback?code=once&state=${used}` })
@@ -203,7 +203,7 @@ describe('a state', () => {
 })
 
 describe('linking by hand', () => {
-  it('adds an identity, refuses one that is taken, and removes it again', async () => {
+  it('adds an identity, refuses one that belongs to another user, and removes it again', async () => {
     const session = await signedInUser(server)
     const { access_token: bearer } = session
     const linked = await link(bearer, visitor('g-1', newEmail()))

@@ -68,7 +68,7 @@ describe('a second factor', () => {
     expect((await refresh(server, body.refresh_token)).status).toBe(200)
   })
 
-  it('takes a code of a sign-in once, also of many tries at the same time', async () => {
+  it('accepts a sign-in code once, even if many requests send it at the same time', async () => {
     const { email } = await createUser(server)
     const first = await signIn(server, email)
     const factor = await enroll(first.access_token)
@@ -82,7 +82,7 @@ describe('a second factor', () => {
     expect((await prove(later, factor)).status).toBe(200)
   })
 
-  it('takes the code of an enrolment once, and once more at the next sign-in', async () => {
+  it('accepts the code of an enrolment once, and once more at the next sign-in', async () => {
     const { email } = await createUser(server)
     const { access_token: bearer } = await signIn(server, email)
     const factor = await enroll(bearer)
@@ -124,7 +124,7 @@ describe('a second factor', () => {
     )
   })
 
-  it('is the user’s own, named once, and of a kind that exists', async () => {
+  it('belongs to its user, has a unique name, and is of a known kind', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const factor = await enroll(bearer, 'a')
     const add = (body: object) => post('/factors', bearer, body)
@@ -154,7 +154,7 @@ describe('a second factor', () => {
     })
   })
 
-  it('is limited in number, however many enrol at once', async () => {
+  it('is limited in number, even if many are enrolled at once', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const answers = await Promise.all(
       ['a', 'b', 'c', 'd', 'e'].map((friendly_name) =>
@@ -166,7 +166,7 @@ describe('a second factor', () => {
     expect(refused?.body.error_code).toBe('too_many_enrolled_mfa_factors')
   })
 
-  it('is enrolled so often per minute by one user, refused tries included', async () => {
+  it('can be enrolled only so often per minute by one user, refused attempts included', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const codes: string[] = []
     for (let tries = 0; tries < 31; tries += 1) {
@@ -201,7 +201,7 @@ describe('a second factor', () => {
     expect((await unenroll(strong)).body).toEqual({ id: factor.id })
   })
 
-  it('is not guessed by asking for one challenge after the other', async () => {
+  it('cannot be guessed by asking for one challenge after another', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const factor = await enroll(bearer)
     const codes: string[] = []
@@ -274,7 +274,7 @@ describe('a second factor', () => {
     expect((await ask()).status).toBe(200)
   })
 
-  it('is no way around the factor of the owner, however early it was added', async () => {
+  it('cannot bypass the factor of the owner, however early it was added', async () => {
     const { email } = await createUser(server)
     const stranger = await signIn(server, email)
     const fields = { factor_type: 'phone', friendly_name: 'planted', phone: '+491701234567' }
@@ -292,7 +292,7 @@ describe('a second factor', () => {
     expect((await post(path, own.body.access_token, answer)).status).toBe(200)
   })
 
-  it('is not for anonymous users', async () => {
+  it('is refused to anonymous users', async () => {
     const { body } = await server.call({ method: 'POST', path: '/signup', body: {} })
     expect((await post('/factors', body.access_token, { factor_type: 'totp' })).body).toMatchObject(
       {

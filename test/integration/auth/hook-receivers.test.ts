@@ -93,7 +93,7 @@ describe('a hook over HTTP', () => {
     })
   })
 
-  it('without a secret is not signed, and is named at start', async () => {
+  it('is not signed without a secret, and a message at start names it', async () => {
     const target = { kind: 'http', url: `${peer.url}/hook`, secrets: [] } as const
     const { requests } = await requestsOf(() => hooksOf({ sendSms: target }).invoke('sendSms', {}))
     expect(requests[0]?.headers).not.toHaveProperty('webhook-signature')
@@ -168,14 +168,14 @@ describe('a hook over HTTP', () => {
     expect(requests).toHaveLength(1)
   })
 
-  it('that is silent fails within the time limit', async () => {
+  it('fails within the time limit if its receiver does not answer', async () => {
     replies = ['hang']
     const message = 'Failed to reach hook within maximum time of 0.050000 seconds'
     const failed = { status: 422, code: 'hook_timeout', message }
     await expect(invoke({ httpMs: 50 })).rejects.toMatchObject(failed)
   })
 
-  it('that asks for another attempt gets three with one id', async () => {
+  it('gets three attempts with one id if its receiver asks for another attempt', async () => {
     const busy = { status: 429, headers: { 'retry-after': '1' }, body: {} }
     replies = [busy, { ...busy, status: 503 }, { body: { fine: true } }]
     const { outcome, requests } = await requestsOf(() => invoke())
@@ -200,7 +200,7 @@ describe('a hook over HTTP', () => {
     },
   )
 
-  it('is not named in the log beyond its host', async () => {
+  it('appears in the log only by its host', async () => {
     replies = [{ body: { error: { http_code: 403, message: 'not +4477 with 123456' } } }]
     await expect(invoke()).rejects.toThrow()
     const secrets = ['hidden-in-url', '123456', '4477', HOOK_SECRET.toString('base64')]
@@ -224,7 +224,7 @@ describe('the error of a hook', () => {
     await expect(invoke()).rejects.toMatchObject(refused)
   })
 
-  it('without code and message refuses nothing', async () => {
+  it('refuses nothing without a code and message', async () => {
     for (const error of [{}, null, 'text']) {
       replies = [{ body: { error } }]
       expect(await invoke()).toEqual({ error })
@@ -273,7 +273,7 @@ describe('a hook in Postgres', () => {
     })
   })
 
-  it('that returns void or null has not refused', async () => {
+  it('does not refuse by returning void or null', async () => {
     await define('return null;')
     expect(await ask()).toEqual({})
     await database.pool.query('drop function public.hook(jsonb)')
@@ -281,7 +281,7 @@ describe('a hook in Postgres', () => {
     expect(await ask()).toEqual({})
   })
 
-  it('that does not exist fails, also with SQL in its name', async () => {
+  it('fails if its function does not exist, even with SQL in its name', async () => {
     await expect(ask('nowhere"; drop table users; --')).rejects.toMatchObject({ status: 500 })
   })
 })

@@ -84,7 +84,7 @@ describe('the custom access token hook', () => {
     expect((await server.call({ path: '/user', bearer: next.body.access_token })).status).toBe(200)
   })
 
-  it('that fails leaves no session, and the refresh token valid', async () => {
+  it('that fails leaves no session and keeps the refresh token valid', async () => {
     const { email, id } = await createUser(server)
     const session = await signIn(server, email)
     receiver.answers.set(TOKENS, refuseWith(403, 'Not today'))
@@ -274,7 +274,7 @@ describe('the hook of mails', () => {
   const HOOK = 'SEND_EMAIL'
   const confirm = (token_hash: string, type: string) => post('/verify', { token_hash, type })
 
-  it('gets what a mail would contain, in place of the mail server', async () => {
+  it('receives the content of a mail, in place of the mail server', async () => {
     const email = newEmail()
     const path = '/signup?redirect_to=http%3A%2F%2Flocalhost%3A3000%2Fafter'
     await post(path, { email, password: PASSWORD, data: { name: 'Ada' } })

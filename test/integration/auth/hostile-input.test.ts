@@ -84,7 +84,7 @@ describe('bodies that make no sense', () => {
     expect(await count(email)).toBe(0)
   })
 
-  it('are read as JSON under any content type, and as form data where the type says so', async () => {
+  it('are read as JSON under any content type, and as form data if the type says so', async () => {
     const { email } = await createUser(server)
     const body = JSON.stringify({ email, password: PASSWORD })
     const ofForms = 'application/x-www-form-urlencoded'
@@ -114,7 +114,7 @@ describe('addresses and numbers', () => {
     'a@b,c',
   ]
 
-  it('that are none are refused with the words clients look for', async () => {
+  it('that are invalid are refused with the words that clients look for', async () => {
     for (const email of BAD_EMAILS) {
       const { body } = await post('/signup', { email, password: PASSWORD })
       expect(body).toEqual({
@@ -212,7 +212,7 @@ describe('passwords', () => {
 })
 
 describe('errors', () => {
-  it('carry a textual code for clients that ask for it, and the version back', async () => {
+  it('carry a textual code for clients that request it, and return the version', async () => {
     const ask = (version: string) =>
       server.call({
         method: 'POST',

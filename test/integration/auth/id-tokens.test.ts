@@ -49,12 +49,12 @@ const verify = (token: string) =>
   idTokens.verify(token, { issuer: issuer.url, audiences: ['client', 'app'] })
 
 describe('the keys of an issuer', () => {
-  it('are not asked for what cannot be read at all', async () => {
+  it('are not requested for an unreadable token', async () => {
     for (const token of ['x', 'x.y.z', '..']) await expect(verify(token)).rejects.toThrow()
     expect(issuer.requests).toEqual([])
   })
 
-  it('are fetched once for many tokens, and again after a while', async () => {
+  it('are fetched once for many tokens, and again after some time', async () => {
     const token = await signed(first)
     await Promise.all([verify(token), verify(token), verify(token)])
     expect([fetched('/keys'), fetched('/.well-known/openid-configuration')]).toEqual([1, 1])
@@ -63,7 +63,7 @@ describe('the keys of an issuer', () => {
     expect([fetched('/keys'), fetched('/.well-known/openid-configuration')]).toEqual([2, 1])
   })
 
-  it('are asked for again when a new one signs, but not for every forged token', async () => {
+  it('are requested again when a new one signs, but not for every forged token', async () => {
     await verify(await signed(first))
     const second = await newKey('second')
     published = [first, second]
@@ -76,7 +76,7 @@ describe('the keys of an issuer', () => {
     expect(fetched('/keys')).toBe(2)
   })
 
-  it('that could not be fetched are asked for at the next try', async () => {
+  it('that could not be fetched are requested again at the next attempt', async () => {
     const replies: PeerReply[] = [
       { status: 503, body: {} },
       { body: 'no json' },
@@ -154,7 +154,7 @@ describe('the hash of an access token', () => {
     expect(isAccessTokenBound({}, 'another')).toBe(true)
   })
 
-  it('is that of the example of OpenID Connect Core', () => {
+  it('is that of the example in OpenID Connect Core', () => {
     // OpenID Connect Core 1.0, appendix A.3: access token and at_hash.
     const accessToken = 'jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y'
     expect(isAccessTokenBound({ at_hash: '77QmUPtjPfzWtF2AnpK9RQ' }, accessToken)).toBe(true)

@@ -154,7 +154,7 @@ async function runImport(options: Record<string, string> = {}): Promise<string> 
 const post = (path: string, body: object, bearer?: string) =>
   server.call({ method: 'POST', path, body, ...(bearer && { bearer }) })
 
-it('takes over the users of Supabase’s server, who stay signed in', async () => {
+it('imports the users of Supabase’s server, who stay signed in', async () => {
   const report = await runImport()
   expect(report).toContain('users: 2 added')
   expect(report).toContain('refresh_tokens: 2 added')
@@ -187,7 +187,7 @@ it('takes over the users of Supabase’s server, who stay signed in', async () =
   expect(await runImport()).toContain('users: 0 added')
 })
 
-it('takes over passkeys', async () => {
+it('imports passkeys', async () => {
   const begun = await post('/passkeys/authentication/options', {})
   const { challenge_id, options } = begun.body
   const credential = authenticator.get(options)

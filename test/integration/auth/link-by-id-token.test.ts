@@ -51,7 +51,7 @@ it('gives an anonymous user a name, unless another user has it', async () => {
   expect(user).toMatchObject({ id: anonymous.user.id, email, is_anonymous: false })
 })
 
-it('gives a user of a number the address that comes with the identity', async () => {
+it('gives a user with a number the address of the identity', async () => {
   const phone = '41790001122'
   const { id } = await createUser(server, { email: undefined, phone, phone_confirm: true })
   const body = { phone, password: PASSWORD }

@@ -177,7 +177,7 @@ describe('a CAPTCHA', () => {
     expect(await usersWith(email)).toBe(1)
   })
 
-  it('is asked for with the address of the visitor', async () => {
+  it('is verified with the address of the visitor', async () => {
     await post('/recover', { email: newEmail() })
     const asked = peer.requests.findLast(({ path }) => path === '/siteverify')
     expect(asked?.form).toEqual({

@@ -75,19 +75,19 @@ async function send(env: Record<string, string> = {}) {
 }
 
 describe('a template of the settings', () => {
-  it('is filled, with what users wrote escaped', async () => {
+  it('is filled in, and the values from users are escaped', async () => {
     const mail = await send()
     expect(mail.html).toContain('<p>Hello &#60;i&#62;Ann&#60;/i&#62;: hash https://r.test</p>')
     expect(mail.text).toContain('Hello <i>Ann</i>: hash https://r.test')
   })
 
-  it('is found below the site when it is a path', async () => {
+  it('is read below the site if it is a path', async () => {
     const mail = await send({ AUTH_MAILER_TEMPLATES_CONFIRMATION: '/mails/other.html' })
     expect(mail.html).toContain('hash https://r.test')
     expect(peer.requests.at(-1)?.path).toBe('/mails/other.html')
   })
 
-  it('is kept for a while, and so is its absence', async () => {
+  it('is cached for some time, and so is its absence', async () => {
     const mailer = open({ MILLRACE_MAIL_TEMPLATE_CACHE: '10' })
     const before = peer.requests.length
     const fetched = () => peer.requests.length - before

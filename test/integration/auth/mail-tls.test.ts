@@ -99,7 +99,7 @@ it.each([
   expect(deliveries).toEqual([])
 })
 
-it('says its password in the clear to this machine alone', async () => {
+it('sends its password in clear text only to this machine', async () => {
   await expect(send({}, plain)).rejects.toMatchObject({ kind: 'internal' })
   expect(signIns).toBe(0)
   await send({ AUTH_SMTP_HOST: '127.0.0.1' }, plain)

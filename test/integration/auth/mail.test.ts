@@ -124,7 +124,7 @@ describe('a mail', () => {
     })
   })
 
-  it('is dropped with a warning where no mail server is set', async ({ log }) => {
+  it('is dropped with a warning if no mail server is set', async ({ log }) => {
     const warnings: unknown[] = []
     const warn = (fields: object, message: string) => warnings.push({ ...fields, message })
     await closing(open({ host: '', port: 1 }, {}, 5_000, { ...log, warn }), async (mailer) => {
@@ -145,7 +145,9 @@ describe('a mail server', () => {
   const send = (mailer: SmtpMailer) =>
     mailer.send({ kind: 'recovery', to: 'ann@example.com', variables: VARIABLES })
 
-  it('that refuses is a failure with a code, and works again later', async ({ mail }) => {
+  it('that refuses a mail counts as a failure with a code, and works again later', async ({
+    mail,
+  }) => {
     await closing(open(mail), async (mailer) => {
       mail.refuseAll(true)
       await expect(send(mailer)).rejects.toMatchObject(failed)
@@ -155,12 +157,12 @@ describe('a mail server', () => {
     })
   })
 
-  it('that is gone is a failure with a code', async ({ mail }) => {
+  it('that is unreachable counts as a failure with a code', async ({ mail }) => {
     await mail.stop()
     await closing(open(mail), (mailer) => expect(send(mailer)).rejects.toMatchObject(failed))
   })
 
-  it('that is silent, or answers byte by byte, is abandoned', async () => {
+  it('that does not answer, or answers byte by byte, is abandoned', async () => {
     for (const greet of [() => undefined, drip]) {
       const silent = await listen(greet)
       const address = { host: '127.0.0.1', port: silent.port }

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 describe('one-time tokens', () => {
-  it('are redeemed once, of twenty clicks on a link at once', async () => {
+  it('are redeemed once if a link is clicked twenty times at once', async () => {
     const email = await askForRecovery()
     const { tokenHash } = server.lastMail(email).variables
     const clicks = await Promise.all(
@@ -44,14 +44,14 @@ describe('one-time tokens', () => {
     expect((await click()).location).toMatch(/#error=access_denied&error_code=otp_expired/)
   })
 
-  it('are redeemed once, of three typed codes at once', async () => {
+  it('are redeemed once if a code is typed three times at once', async () => {
     const email = await askForRecovery()
     const { token } = server.lastMail(email).variables
     const tries = await Promise.all(Array.from({ length: 3 }, () => type(email, token)))
     expect(tries.map((answer) => answer.status).sort()).toEqual([200, 403, 403])
   })
 
-  it('that end in a PKCE code open nothing for a user who was banned in the meantime', async () => {
+  it('that end in a PKCE code give no access to a user who was banned after they were sent', async () => {
     const verifier = 'v'.repeat(43)
     const bearer = await server.serviceToken()
     const bans = [
@@ -74,7 +74,7 @@ describe('one-time tokens', () => {
     }
   })
 
-  it('are void by code after too many wrong guesses, and still good by link', async () => {
+  it('are void as a code after too many wrong guesses, and still valid as a link', async () => {
     const email = await askForRecovery()
     const { token, tokenHash } = server.lastMail(email).variables
     const wrong = token === '000000' ? '000001' : '000000'
@@ -132,7 +132,7 @@ describe('one-time tokens', () => {
     expect(stored.flat().some((value) => value.includes(token))).toBe(false)
   })
 
-  it('are asked for in ways that make sense, or refused with the reason', async () => {
+  it('are sent for valid requests, which are otherwise refused with the reason', async () => {
     const cases: readonly (readonly [object, string])[] = [
       [{ token: '1', email: 'a@b.c' }, 'Verify requires a verification type'],
       [{ type: 'signup' }, 'Verify requires either a token or a token hash'],
@@ -166,7 +166,7 @@ describe('one-time tokens', () => {
 })
 
 describe('an invitation', () => {
-  it('is accepted by the token alone, and may bring a password along', async () => {
+  it('is accepted with the token alone, and may set a password', async () => {
     const email = newEmail('invited')
     const bearer = await server.serviceToken()
     const invited = await server.call({ method: 'POST', path: '/invite', bearer, body: { email } })
@@ -209,7 +209,7 @@ describe('an invitation', () => {
     }
   })
 
-  it('is for administrators to give', async () => {
+  it('can be created only by administrators', async () => {
     const bearer = await server.serviceToken('authenticated')
     const body = { email: newEmail() }
     expect(

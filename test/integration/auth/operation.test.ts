@@ -88,7 +88,7 @@ function recordingLog(): { log: Logger; lines: string[] } {
   return { log, lines }
 }
 
-it('says in the log why a mail could not be sent, without saying to whom', async ({ mail }) => {
+it('logs why a mail could not be sent, without its recipient', async ({ mail }) => {
   const { log, lines } = recordingLog()
   const server = await startServer({ log, mailServer: mail })
   const email = newEmail('somebody')

@@ -27,7 +27,7 @@ async function startBroken(error: Error) {
   return { server, state, email }
 }
 
-it('delivers what another process left, once', async () => {
+it('delivers the waiting messages of another process, once', async () => {
   const { server, state, email } = await startBroken(unavailable)
   expect(await server.services.outbox.state()).toMatchObject({
     waiting: 1,

@@ -81,7 +81,7 @@ describe('a passkey', () => {
     expect((await call('GET', '/settings')).body.passkeys_enabled).toBe(true)
   })
 
-  it('is listed, renamed and deleted by its owner alone', async () => {
+  it('can be listed, renamed and deleted only by its owner', async () => {
     const { bearer, authenticator, passkeyId } = await withPasskey()
     const { access_token: stranger } = await signedInUser(server)
     const path = `/passkeys/${passkeyId}`
@@ -101,7 +101,7 @@ describe('a passkey', () => {
     expect((await signInWith(authenticator)).body.error_code).toBe('webauthn_verification_failed')
   })
 
-  it('is shown to administrators, who may take it away', async () => {
+  it('is shown to administrators, who may delete it', async () => {
     const { user, authenticator, passkeyId } = await withPasskey()
     const path = `/admin/users/${user.id}/passkeys`
     expect((await call('GET', path, admin)).body).toMatchObject([{ id: passkeyId }])
@@ -110,7 +110,7 @@ describe('a passkey', () => {
     expect((await signInWith(authenticator)).status).toBe(400)
   })
 
-  it('is registered once, twice per user at most', async () => {
+  it('is registered once, and at most two per user', async () => {
     const { bearer, authenticator } = await withPasskey()
     const { access_token: other } = await signedInUser(server)
     expect((await register(other, authenticator)).body.error_code).toBe(
@@ -139,7 +139,7 @@ describe('a passkey', () => {
     expect(await signInWith(authenticator, tampering)).toMatchObject(refused)
   })
 
-  it('is refused with a counter that went back, and for another user', async () => {
+  it('is refused if its counter went back, and for another user', async () => {
     const { authenticator } = await withPasskey()
     const { user: victim } = await signedInUser(server)
     expect((await signInWith(authenticator)).status).toBe(200)
@@ -148,7 +148,7 @@ describe('a passkey', () => {
     expect((await signInWith(authenticator, { userHandle })).status).toBe(400)
   })
 
-  it('answers a challenge once, of several requests at once, in time, and its own', async () => {
+  it('answers only its own challenge, once, in time, even with several requests at once', async () => {
     const { bearer, authenticator } = await withPasskey()
     const { challenge_id, options } = await begin()
     const body = { challenge_id, credential: authenticator.get(options) }
@@ -212,7 +212,7 @@ describe('a passkey', () => {
     )
   })
 
-  it('of an attacker does not survive the confirmation of the address', async () => {
+  it('that an attacker registered does not survive the confirmation of the address', async () => {
     const email = newEmail()
     const made = await call('POST', '/admin/users', admin, { email, password: PASSWORD })
     // A session from before the address was confirmed.

@@ -20,7 +20,7 @@ const update = (bearer: string, body: object): Promise<CallResult> =>
   server.call({ method: 'PUT', path: '/user', bearer, body })
 
 describe('a policy', () => {
-  it('can let the new address alone confirm a change', async () => {
+  it('can require only the new address to confirm a change', async () => {
     server = await startServer({ env: { AUTH_MAILER_SECURE_EMAIL_CHANGE_ENABLED: 'false' } })
     const { access_token: bearer, user } = await signedInUser(server)
     const email = newEmail('new')
@@ -31,7 +31,7 @@ describe('a policy', () => {
     expect(body.user.email).toBe(email)
   })
 
-  it('can do without a gap between mails: of many changes at once, one is that of its link', async () => {
+  it('can allow mails without a gap: of many changes at once, the one with the confirmed link wins', async () => {
     const env = { AUTH_MAILER_SECURE_EMAIL_CHANGE_ENABLED: 'false', AUTH_SMTP_MAX_FREQUENCY: '0' }
     server = await startServer({ env })
     const { access_token: bearer } = await signedInUser(server)
@@ -62,7 +62,7 @@ describe('a policy', () => {
     expect((await post('/recover', { email })).status).toBe(200)
   })
 
-  it('can take numbers as confirmed', async () => {
+  it('can accept numbers without confirmation', async () => {
     const env = { AUTH_EXTERNAL_PHONE_ENABLED: 'true', AUTH_SMS_AUTOCONFIRM: 'true' }
     server = await startServer({ env })
     phones += 2

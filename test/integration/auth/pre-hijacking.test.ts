@@ -33,7 +33,7 @@ describe('a password and metadata that an attacker planted', () => {
     )
   })
 
-  it('are gone after the link of the own sign-up, whose password signs in', async () => {
+  it('are gone after the link of the owner’s sign-up, whose password signs in', async () => {
     const email = newEmail('victim')
     await plant(email)
     const { body: answer } = await post('/signup', { email, password: PASSWORD, data: { own: 1 } })

@@ -49,7 +49,7 @@ afterAll(async () => {
 })
 
 describe('the way through', () => {
-  it.each(PROVIDER_CASES)('$id ends where its addresses say', async (row) => {
+  it.each(PROVIDER_CASES)('$id ends as the state of its addresses requires', async (row) => {
     const { emails, subject } = row.expected
     const { fragment, location } = await visit(row)
     const [email] = emails
@@ -78,7 +78,7 @@ describe('the way through', () => {
     }
   })
 
-  it('brings the same user again, with what changed', async () => {
+  it('signs the same user in again, with the changed profile', async () => {
     const first = await userOf((await visit(GITHUB)).fragment)
     const renamed = { '/api/v3/user': { body: { id: 42, login: 'octo2', name: 'Octo II' } } }
     const again = await userOf((await visit(GITHUB, { profile: renamed })).fragment)
@@ -101,14 +101,14 @@ describe('an existing user', () => {
     expect({ id, email }).toEqual({ id: existing.id, email: existing.email })
   })
 
-  it('is not linked by one that it did not', async () => {
+  it('is not linked by an address that the provider did not verify', async () => {
     const existing = await createUser(server)
     const { fragment } = await visit(GITHUB, emailsOf(existing.email, false))
     expect(fragment).toMatchObject({ error_code: 'provider_email_needs_verification' })
     expect(fragment).not.toHaveProperty('access_token')
   })
 
-  it('is not taken over by an address that only looks the same in lower case', async () => {
+  it('is not taken over with an address that is equal only in lower case', async () => {
     const existing = await createUser(server, { email: 'kate@example.com' })
     const emails = [{ email: '\u212Aate@example.com', primary: true, verified: true }]
     const profile = { '/api/v3/user/emails': { body: emails } }
@@ -119,7 +119,7 @@ describe('an existing user', () => {
     expect(rows).toEqual([{ id: existing.id }])
   })
 
-  it('is not taken over by an address that only an unsigned field names', async () => {
+  it('is not taken over with an address that only an unsigned field names', async () => {
     const existing = await createUser(server)
     const row = BY_ID.google as ProviderCase
     const claims = { email: existing.email, email_verified: 'false' }
@@ -168,7 +168,7 @@ describe('a sign-in that goes wrong', () => {
 })
 
 describe('a state', () => {
-  it('is good once, for one sign-in, for five minutes', async () => {
+  it('is valid once, for one sign-in, for five minutes', async () => {
     world.become(GITHUB)
     const back = await leave('github')
     const changed = new URL(back.url)
@@ -181,7 +181,7 @@ describe('a state', () => {
     expect((await arrive(late)).query.error_code).toBe('bad_oauth_state')
   })
 
-  it('of one sign-in does not go with the code of another', async () => {
+  it('of one sign-in does not match the code of another', async () => {
     world.become(GITHUB)
     const [mine, theirs] = [
       new URL((await leave('github')).url),

@@ -60,7 +60,7 @@ async function exchange(
 const lastTo = (path: string) =>
   world.requests.findLast((request) => request.path === path) as PeerRequest
 
-describe('what a provider asks for besides the token', () => {
+describe('the request of a provider besides the token', () => {
   it('is a proof of the secret at Facebook', async () => {
     await exchange('facebook')
     expect(lastTo('/me').query).toEqual({
@@ -128,11 +128,11 @@ describe('the way to a provider', () => {
   })
 })
 
-describe('what a provider says about its users', () => {
+describe('the profile that a provider returns', () => {
   const emails = (profile: ExternalProfile) =>
     profile.emails.map(({ email, isVerified }) => [email, isVerified])
 
-  it('holds a name from Apple only at the first sign-in', async () => {
+  it('contains a name from Apple only at the first sign-in', async () => {
     const user = JSON.stringify({
       name: { firstName: 'Ada', lastName: 'L.' },
       email: 'x@evil.test',

@@ -39,7 +39,7 @@ it('signs like the example of the OAuth 1.0a documentation', () => {
   )
 })
 
-it('takes a visitor through Twitter, once per request token', async () => {
+it('signs a visitor in through Twitter, once per request token', async () => {
   const external = readExternalConfig(
     new EnvReader({
       AUTH_EXTERNAL_TWITTER_ENABLED: 'true',

@@ -106,7 +106,7 @@ describe('a visitor of Twitter', () => {
     expect(await arrive(mine.href)).toMatchObject({ error_code: 'bad_oauth_state' })
   })
 
-  it('who says no comes back with the refusal', async () => {
+  it('who declines comes back with the refusal', async () => {
     const back = new URL(await leave())
     const state = back.searchParams.get('state')
     const address = `${CALLBACK}?state=${state}&denied=${back.searchParams.get('oauth_token')}`

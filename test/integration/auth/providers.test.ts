@@ -134,7 +134,7 @@ describe.each(PROVIDER_CASES)('$id', (row) => {
 })
 
 describe('every provider', () => {
-  it('has a case here, Twitter in a file of its own', () => {
+  it('has a case here; Twitter has a separate file', () => {
     const covered = [...PROVIDER_CASES.map((row) => row.id), 'twitter']
     expect(covered.toSorted()).toEqual([...PROVIDER_IDS].toSorted())
   })
@@ -178,7 +178,7 @@ describe('id tokens', () => {
     await expect(verify(token)).rejects.toThrow('should either both exist or not')
   })
 
-  it('of Facebook carry the nonce as its library got it, or one of its own', async () => {
+  it('of Facebook carry the nonce as its library received it, or a nonce of the library', async () => {
     const facebook = provider('facebook').get('facebook')
     const token = await idToken({ ...ID_TOKEN_CLAIMS, nonce: 'abc' })
     for (const expected of [{}, { nonce: 'abc' }]) {
@@ -187,13 +187,13 @@ describe('id tokens', () => {
     await expect(facebook.verifyIdToken?.(token, { nonce: 'abd' })).rejects.toThrow('mismatch')
   })
 
-  it('are not called bad when the keys of the issuer cannot be had', async () => {
+  it('are not called invalid if the keys of the issuer cannot be fetched', async () => {
     answers['/keys'] = { status: 503, body: {} }
     const answer = verify(await idToken(ID_TOKEN_CLAIMS))
     await expect(answer).rejects.toMatchObject({ kind: 'internal', code: 'unexpected_failure' })
   })
 
-  it('are refused when the client names another audience or issuer than they have', async () => {
+  it('are refused if the client names a different audience or issuer', async () => {
     const token = await idToken(ID_TOKEN_CLAIMS)
     const own = { clientId: 'client', issuer: peer.url }
     await expect(verify(token, undefined, own)).resolves.toMatchObject({ subject: 'oidc-1' })

@@ -48,7 +48,7 @@ function holdPasswordChecks(): { readonly isWaiting: Promise<void>; release(): v
 }
 
 describe('a password that is changed during a sign-in with the old one', () => {
-  it('lets them in no more', async () => {
+  it('admits them no longer', async () => {
     const { id, email } = await createUser(server)
     const held = holdPasswordChecks()
     const late = tryPassword(email, PASSWORD)
@@ -64,7 +64,7 @@ describe('a password that is changed during a sign-in with the old one', () => {
     expect(rows).toEqual([])
   })
 
-  it('leaves none of their sessions, however many try', async () => {
+  it('ends all of their sessions, however many try', async () => {
     const { email } = await createUser(server)
     const session = await signIn(server, email)
     // Ten failures are free: the answers to more would be about the limit.
@@ -138,7 +138,7 @@ describe('a second factor that is asked for by many at once', () => {
 })
 
 describe('an address that administrators give to several new users at once', () => {
-  it('goes to one user, and the others are refused because it is taken', async () => {
+  it('goes to one user, and the others are refused', async () => {
     const [email, bearer] = [newEmail(), await server.serviceToken()]
     const create = () =>
       server.call({ method: 'POST', path: '/admin/users', bearer, body: { email } })

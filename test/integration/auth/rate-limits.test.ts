@@ -26,7 +26,7 @@ describe('limits per client', () => {
       headers: address === '' ? {} : { 'x-forwarded-for': address },
     })
 
-  it('let a burst of thirty through, also when all come at once, and refill evenly', async () => {
+  it('allow a burst of thirty, even at the same moment, and refill evenly', async () => {
     const answers = await Promise.all(Array.from({ length: 40 }, () => verify('192.0.2.1')))
     expect(answers.filter((answer) => answer.status === 429)).toHaveLength(10)
     const refused = await verify('192.0.2.1, 10.0.0.1')
@@ -42,7 +42,7 @@ describe('limits per client', () => {
     expect((await verify('192.0.2.1')).status).toBe(429)
   })
 
-  it('are one per client and route', async () => {
+  it('count per client and route', async () => {
     for (let turn = 0; turn < 31; turn += 1) await verify('192.0.2.2')
     expect((await verify('192.0.2.2')).status).toBe(429)
     expect((await verify('192.0.2.3')).status).toBe(403)
@@ -68,7 +68,7 @@ describe('limits per client', () => {
 })
 
 describe('limits per network', () => {
-  it('bound sign-ups without a configured header, for an IPv6 /64 as one and each route alone', async () => {
+  it('bound sign-ups without a configured header, for an IPv6 /64 as one and for each route separately', async () => {
     const server = await startServer({
       isFrozen: true,
       env: { AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true', AUTH_MAILER_AUTOCONFIRM: 'true' },
@@ -195,7 +195,7 @@ describe('limits of the whole server', () => {
     await server.close()
   })
 
-  it('refuse mails beyond the hour’s number, and none is half sent', async () => {
+  it('refuse mails beyond the hourly number, and no request is half done', async () => {
     const env = { AUTH_RATE_LIMIT_EMAIL_SENT: '2' }
     const server = await startServer({ isFrozen: true, env })
     const signUp = (email: string) =>
@@ -268,7 +268,7 @@ describe('guesses of credentials', () => {
     })
   const HEADER = { AUTH_RATE_LIMIT_HEADER: 'X-Client', AUTH_RATE_LIMIT_TOKEN_REFRESH: '100000' }
 
-  it('of a password wait twice as long each time, the right one too, for known and unknown accounts', async () => {
+  it('of a password double the wait each time, for right and wrong ones, known and unknown accounts', async () => {
     const server = await start()
     const { email } = await createUser(server)
     const statuses = { known: [] as string[], unknown: [] as string[] }
@@ -292,7 +292,7 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('at the same time are answered as often as one after another, also when one is right', async () => {
+  it('that arrive at the same time are answered as often as one after another, even if one is right', async () => {
     const server = await start()
     const { email } = await createUser(server)
     const answers = await Promise.all(
@@ -303,7 +303,7 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('are forgiven an account that signs in, and successes are never limited', async () => {
+  it('of an account that signs in no longer count, and successes are never limited', async () => {
     const server = await start()
     const { email } = await createUser(server)
     for (let round = 0; round < 3; round += 1) {
@@ -317,7 +317,7 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('of many accounts count for the network, an IPv6 /64 as one, and a success does not reset it', async () => {
+  it('at many accounts count for the network, an IPv6 /64 as one, and a success does not reset it', async () => {
     const server = await start(HEADER)
     const { email } = await createUser(server)
     const { email: own } = await createUser(server)
@@ -335,7 +335,7 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('from many networks delay an account for a minute at most, and never where its owner was', async () => {
+  it('from many networks delay an account for a minute at most, and never where its owner signed in', async () => {
     const server = await start(HEADER)
     const { email } = await createUser(server)
     const home = '203.0.113.1'
@@ -352,7 +352,7 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('of one-time codes are delayed, over all codes that were sent', async () => {
+  it('of one-time codes are delayed, across all codes that were sent', async () => {
     const server = await start({ MILLRACE_OTP_ATTEMPTS_MAX: '100' })
     const { email } = await createUser(server)
     const guess = (token: string) =>

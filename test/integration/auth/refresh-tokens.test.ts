@@ -22,7 +22,7 @@ describe('refresh tokens without a reuse interval', () => {
     expect((await refresh(server, second.body.refresh_token)).status).toBe(200)
   })
 
-  it('takes reuse for theft: the whole family falls, and stays fallen', async () => {
+  it('treats reuse as theft: the whole family is revoked, and stays revoked', async () => {
     const tokens = [(await signedInUser(server)).refresh_token]
     for (let turn = 0; turn < 3; turn += 1) {
       tokens.push((await refresh(server, tokens.at(-1) as string)).body.refresh_token)
@@ -33,7 +33,7 @@ describe('refresh tokens without a reuse interval', () => {
     expect(server.events.filter((event) => event === 'token_reuse_detected')).toHaveLength(4)
   })
 
-  it('leaves other sessions of the user alone', async () => {
+  it('does not affect other sessions of the user', async () => {
     const { email } = await createUser(server)
     const [one, other] = [await signIn(server, email), await signIn(server, email)]
     await refresh(server, one.refresh_token)
@@ -49,7 +49,7 @@ describe('refresh tokens without a reuse interval', () => {
     expect((await refresh(server, '')).body).toMatchObject({ error: 'invalid_request' })
   })
 
-  it('refuses those of banned users, and takes them again when the ban is lifted', async () => {
+  it('refuses those of banned users, and accepts them again when the ban is lifted', async () => {
     const session = await signedInUser(server)
     const bearer = await server.serviceToken()
     const ban = (ban_duration: string) =>
@@ -78,7 +78,7 @@ describe('refresh tokens without a reuse interval', () => {
     expect(stored).not.toContain(child)
   })
 
-  it('lets one of a hundred at once through and revokes the family', async () => {
+  it('accepts one of a hundred at once and revokes the family', async () => {
     const session = await signedInUser(server)
     const answers = await Promise.all(
       Array.from({ length: 100 }, () => refresh(server, session.refresh_token)),
@@ -108,7 +108,7 @@ describe('refresh tokens with the usual reuse interval of ten seconds', () => {
     expect((await refresh(server, child)).status).toBe(200)
   })
 
-  it('takes the previous one after the interval for theft', async () => {
+  it('treats the previous one as stolen after the interval', async () => {
     const { refresh_token: parent } = await signedInUser(server)
     const child = (await refresh(server, parent)).body.refresh_token
     server.clock.advance(10.001)
@@ -116,7 +116,7 @@ describe('refresh tokens with the usual reuse interval of ten seconds', () => {
     expect((await refresh(server, child)).body).toMatchObject(USED)
   })
 
-  it('takes an older one than the previous for theft, within the interval too', async () => {
+  it('treats an older one than the previous as stolen, even within the interval', async () => {
     const { refresh_token: grandparent } = await signedInUser(server)
     const parent = (await refresh(server, grandparent)).body.refresh_token
     const child = (await refresh(server, parent)).body.refresh_token

@@ -47,7 +47,7 @@ describe('AUTH_SESSIONS_ALLOW_LOW_AAL', () => {
       expect((await refresh(server, other.refresh_token)).status).toBe(200)
     }))
 
-  it('lets no such session end those with the second factor', () => {
+  it('does not let such a session end those with the second factor', () => {
     const single = { AUTH_SESSIONS_SINGLE_PER_USER: 'true' }
     return withServer({ AUTH_SESSIONS_ALLOW_LOW_AAL: '5m', ...single }, async (server) => {
       const { email } = await createUser(server)

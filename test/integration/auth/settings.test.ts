@@ -76,7 +76,7 @@ describe('a setting', () => {
     expect((await post('/otp', { email })).status).toBe(422)
   })
 
-  it('says whether codes make users: create_user', async () => {
+  it('decides whether codes create users: create_user', async () => {
     await start({})
     const email = newEmail()
     expect((await post('/otp', { email, create_user: false })).body).toMatchObject({
@@ -102,7 +102,7 @@ describe('a setting', () => {
     })
   })
 
-  it('completes a change of address with one link where addresses need no confirmation', async () => {
+  it('completes a change of address with one link if addresses need no confirmation', async () => {
     await start({ AUTH_MAILER_AUTOCONFIRM: 'true' })
     for (const side of ['old', 'new']) {
       const { access_token: bearer, user } = await signedInUser(server)
@@ -132,7 +132,7 @@ describe('a setting', () => {
     })
   })
 
-  it('lets users with an unverified address in from a provider, not with a password', async () => {
+  it('admits users with an unverified address from a provider, but not with a password', async () => {
     const providers = fakeProviders()
     await start(
       { AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true', AUTH_SMTP_MAX_FREQUENCY: '0' },
@@ -216,7 +216,7 @@ describe('a setting', () => {
     }
   })
 
-  it('asks for a CAPTCHA, except from administrators', async () => {
+  it('requires a CAPTCHA, except from administrators', async () => {
     const answers: string[] = []
     const captcha = { verify: async (answer: string) => void answers.push(answer) }
     await start(
@@ -249,7 +249,7 @@ describe('a setting', () => {
     expect((await post('/signup', body, { authorization })).status).toBe(200)
   })
 
-  it('gives test numbers their code without sending anything', async () => {
+  it('gives test numbers their fixed code without sending anything', async () => {
     await start({
       AUTH_EXTERNAL_PHONE_ENABLED: 'true',
       AUTH_SMS_TEST_OTP: '41790000001:123456',

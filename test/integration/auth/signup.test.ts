@@ -31,7 +31,7 @@ describe('many sign-ups with one address at once', () => {
     expect(await countUsers(server, email)).toBe(1)
   })
 
-  it('let one in where addresses need no confirmation', async () => {
+  it('admit one if addresses need no confirmation', async () => {
     const body = { email: newEmail(), password: PASSWORD }
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => post(autoconfirming, '/signup', body)),
@@ -79,7 +79,7 @@ describe('a second sign-up before the first is confirmed', () => {
 })
 
 describe('a sign-up by phone', () => {
-  it('answers for taken numbers as for new ones', async () => {
+  it('answers for existing numbers as for new ones', async () => {
     const phone = '+41790009988'
     await createUser(server, { email: undefined, phone, phone_confirm: true })
     const taken = await post(server, '/signup', { phone, password: PASSWORD })
@@ -91,7 +91,7 @@ describe('a sign-up by phone', () => {
 })
 
 describe('a banned user', () => {
-  it('is only named as unconfirmed to a caller with the right password', async () => {
+  it('is reported as unconfirmed only to a caller with the right password', async () => {
     const { email } = await createUser(server, { ban_duration: '1h' })
     const sign = (password: string) =>
       post(server, '/token?grant_type=password', { email, password })

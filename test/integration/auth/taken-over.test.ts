@@ -78,7 +78,7 @@ describe('a change of contact that a session began', () => {
     expect(body).not.toHaveProperty('new_phone')
   })
 
-  it('goes on where the present address has to agree as well', async () => {
+  it('continues if the present address must agree as well', async () => {
     const { access_token: bearer, user } = await signedInUser(server)
     const email = newEmail()
     expect((await put(bearer, { email })).status).toBe(200)
@@ -90,7 +90,7 @@ describe('a change of contact that a session began', () => {
     expect(second.body.user).toMatchObject({ email })
   })
 
-  it('goes on when its own session signs out alone', async () => {
+  it('continues if only its own session signs out', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const phone = newPhone()
     await put(bearer, { phone })
@@ -149,7 +149,7 @@ describe('an address that another audience signed up first', () => {
     expect(body.user).toMatchObject({ email, aud: 'authenticated' })
   })
 
-  it('stays where it is once it is confirmed', async () => {
+  it('stays with its user once it is confirmed', async () => {
     const { email, id } = await createUser(server)
     const headers = { 'x-jwt-aud': 'elsewhere' }
     for (const path of ['/signup', '/otp']) {

@@ -93,7 +93,7 @@ it('does not ask about numbers without a pending code, nor about test numbers', 
   expect(peer.requests).toHaveLength(before)
 })
 
-it('takes a code for no user while two of them claim the number', async () => {
+it('accepts no code while two users claim the number', async () => {
   const number = newPhone()
   const claims = await Promise.all(
     ['a', 'b'].map(async (name) => {

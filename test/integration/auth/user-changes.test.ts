@@ -113,7 +113,7 @@ describe('a link of a change', () => {
     expect((await server.call({ path: '/user', bearer })).body.email).toBe(own)
   })
 
-  it('is void once another address was asked for, by the user or an administrator', async () => {
+  it('is void once the user or an administrator has requested another address', async () => {
     const askAgain = {
       user: (bearer: string, _current: string, email: string) => update(bearer, { email }),
       administrator: async (_bearer: string, email: string, new_email: string) =>
@@ -172,7 +172,7 @@ describe('a change of number', () => {
 })
 
 describe('a change of password that needs a nonce', () => {
-  it('is refused without, accepted once with, and ends the other sessions', async () => {
+  it('is refused without it, accepted once with it, and ends the other sessions', async () => {
     const { email } = await createUser(server)
     const [session, other] = [await signIn(server, email), await signIn(server, email)]
     const bearer = session.access_token
@@ -205,7 +205,7 @@ describe('a change of password that needs a nonce', () => {
     expect(await change('a new one')).toBe(200)
   })
 
-  it('takes a fresh recovery for the proof that the nonce would be', async () => {
+  it('accepts a recent recovery instead of the nonce', async () => {
     const { email } = await createUser(server)
     await server.call({ method: 'POST', path: '/recover', body: { email } })
     const { token } = server.lastMail(email).variables
@@ -213,7 +213,7 @@ describe('a change of password that needs a nonce', () => {
     expect((await update(body.access_token, { password: 'recovered one' })).status).toBe(200)
   })
 
-  it('sends the nonce by phone where there is no address, and nothing where there is neither', async () => {
+  it('sends the nonce by phone if there is no address, and nothing if there is neither', async () => {
     phones += 1
     const bearer = await server.serviceToken()
     const body = { phone: `+${phones}`, phone_confirm: true, password: PASSWORD }
@@ -229,7 +229,7 @@ describe('a change of password that needs a nonce', () => {
   })
 })
 
-it('returns 422 weak_password for an empty password, before it asks for a nonce', async () => {
+it('returns 422 weak_password for an empty password, before it requires a nonce', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
   const answer = await update(bearer, { password: '', data: { colour: 'red' } })
   expect(answer.body).toMatchObject({ code: 422, error_code: 'weak_password' })
@@ -259,7 +259,7 @@ describe('signing out', () => {
 })
 
 describe('metadata', () => {
-  it('of changes at the same time is all kept', async () => {
+  it('keeps all of several changes at the same time', async () => {
     const { access_token: bearer } = await signedInUser(server)
     const keys = Array.from({ length: 10 }, (_, index) => `key${index}`)
     await Promise.all(keys.map((key) => update(bearer, { data: { [key]: 1 } })))

@@ -69,7 +69,7 @@ async function secured() {
 }
 
 describe('a WebAuthn factor', () => {
-  it('lifts the session when it is registered and when it is asked for', async () => {
+  it('raises the level of the session when it is registered and when it is verified', async () => {
     const { user, authenticator, factorId, asked, raised } = await secured()
     expect(asked.publicKey).toMatchObject({
       rp: { id: 'localhost', name: 'localhost:3000' },
@@ -163,7 +163,7 @@ describe('a WebAuthn factor', () => {
     expect(tooLate.body.error_code).toBe('mfa_challenge_expired')
   })
 
-  it('names what is wrong with an answer', async () => {
+  it('names the fault of an answer', async () => {
     const { authenticator, factorId, raised } = await secured()
     const bearer = raised.body.access_token
     const asked = await challenge(bearer, factorId)
@@ -179,7 +179,7 @@ describe('a WebAuthn factor', () => {
   })
 })
 
-it('is off unless it is switched on', async () => {
+it('is off by default', async () => {
   const plain = await startServer()
   const { access_token: bearer } = await signedInUser(plain)
   const body = { factor_type: 'webauthn' }

@@ -29,7 +29,7 @@ const newBatch = (id: string, organizationId: string) => ({
 })
 
 describe('the allowance of an organization', () => {
-  it('of unfinished batches holds for those that are made at once', async () => {
+  it('for unfinished batches holds for batches that are created at once', async () => {
     await query("insert into organizations (id, name) values ('org-eager', 'Eager')")
     const batches = openBatches(suite.service.database.db, batchTables(''))
     const made = await Promise.all(
@@ -39,7 +39,7 @@ describe('the allowance of an organization', () => {
     await query("delete from organizations where id = 'org-eager'")
   })
 
-  it('of storage, once it is used up, admits no batch that would add to it', async () => {
+  it('for storage admits no batch that would add to it once it is used up', async () => {
     await createBatch(suite.client, [line('r0')])
     await query('update organization_storage set used_bytes = used_bytes + $1', [STORAGE_BYTES_MAX])
     const [file] = (await suite.client.files.list({ purpose: 'batch' })).data
@@ -52,7 +52,7 @@ describe('the allowance of an organization', () => {
     await query('update organization_storage set used_bytes = used_bytes - $1', [STORAGE_BYTES_MAX])
   })
 
-  it('of tokens answers the lines for which nothing is left, and tries none of them again', async () => {
+  it('for tokens answers the lines that exceed it, and does not retry them', async () => {
     let tries = 0
     suite.service.execute = async ({ body }) => {
       if ((body as { text: string }).text === 'over') tries += 1

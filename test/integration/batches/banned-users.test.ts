@@ -27,7 +27,7 @@ const stateOf = async (id: string) =>
 const LINES = ids(80).map((name) => line(name))
 
 describe('a batch of a user who is banned', () => {
-  it('stops, begins no further line, and says why', async () => {
+  it('stops, begins no further line, and states the reason', async () => {
     const user = await newUser(null)
     await setOwner(user)
     let runs = 0
@@ -58,7 +58,7 @@ describe('a batch of a user who is banned', () => {
     await setOwner(null)
   })
 
-  it('is not begun either when they made it for an organization that is shared', async () => {
+  it('is not started even if they created it for a shared organization', async () => {
     const banned = await newUser('2999-01-01')
     const { id } = await createBatch(suite.client, LINES)
     await query('update batches set user_id = $2 where id = $1', [id, banned])

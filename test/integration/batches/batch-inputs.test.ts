@@ -68,7 +68,7 @@ describe('a faulty input', () => {
     })
   })
 
-  it('is none when its lines are written in an unusual way', async () => {
+  it('does not include unusual ways to write valid lines', async () => {
     const bodies: string[] = []
     suite.service.execute = async ({ body }) => {
       bodies.push(JSON.stringify(body))
@@ -151,7 +151,7 @@ describe('the routes', () => {
     await expect(creating).rejects.toMatchObject({ status: 400, param, code })
   })
 
-  it('take only files of this organization that were uploaded for it', async () => {
+  it('accept only files of this organization that were uploaded for batches', async () => {
     const create = (input_file_id: string) =>
       suite.client.batches.create({ input_file_id, endpoint: ENDPOINT, completion_window: '24h' })
     await expect(create('file-none')).rejects.toMatchObject({ status: 404, param: 'input_file_id' })

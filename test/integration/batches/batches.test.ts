@@ -8,7 +8,7 @@ import { useBatches } from './batch-suite.ts'
 const suite = useBatches()
 
 describe('a batch', () => {
-  it('answers every line once, good ones and bad ones in their own files', async () => {
+  it('answers every line once, with successes and failures in separate files', async () => {
     suite.service.execute = async ({ body, organizationId, endpoint }) => {
       const { text } = body as { text: string }
       if (text === 'r1') throw failure.invalidRequest('No.', { param: 'messages', code: 'bad' })
@@ -70,7 +70,7 @@ describe('a batch', () => {
     expect(file.expires_at).toBe(file.created_at + 3600)
   })
 
-  it('is shared by several processes without a line being run or written twice', async () => {
+  it('is shared by several processes, and each line is run and written once', async () => {
     const runs = new Map<string, number>()
     suite.service.execute = async ({ body }) => {
       const { text } = body as { text: string }
@@ -91,7 +91,7 @@ describe('a batch', () => {
     expect(done.error_file_id).toBeNull()
   })
 
-  it('goes on after the process that had its lines died', async () => {
+  it('continues after the process that ran its lines died', async () => {
     let hasDied = false
     suite.service.execute = async ({ body, signal }) => {
       // The first process hangs with what it has, and never says anything again.
@@ -148,7 +148,7 @@ describe('a batch', () => {
     expect(await readLines(client, done.output_file_id)).toHaveLength(3)
   })
 
-  it('gives back what it runs when its process stops', async () => {
+  it('gives its running lines back when its process stops', async () => {
     suite.service.execute = ({ signal }) =>
       new Promise((_resolve, reject) => {
         signal.addEventListener('abort', () => reject(new Error('stopped')))
@@ -163,7 +163,7 @@ describe('a batch', () => {
     expect((await reach(suite.client, id, 'completed')).request_counts?.completed).toBe(1)
   })
 
-  it('tries again what failed for the moment, and answers what keeps failing', async () => {
+  it('retries temporary failures, and answers permanent ones', async () => {
     let tries = 0
     suite.service.execute = async ({ body }) => {
       tries += 1
@@ -176,7 +176,7 @@ describe('a batch', () => {
     expect(tries).toBe(2)
   })
 
-  it('is cancelled with what was answered, and accounts for the rest', async () => {
+  it('keeps its answers when it is cancelled, and accounts for the rest', async () => {
     suite.service.execute = ({ body, signal }) => {
       if ((body as { text: string }).text === 'r0') return Promise.resolve({})
       return new Promise((_resolve, reject) => {
@@ -207,7 +207,7 @@ describe('a batch', () => {
     expect((await suite.client.batches.cancel(id)).status).toBe('cancelled')
   })
 
-  it('expires after its day with what was answered', async () => {
+  it('expires after its day with the answers so far', async () => {
     const { id } = await createBatch(
       suite.client,
       ids(2).map((name) => line(name)),

@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => stack?.close())
 
 describe('access to the console', () => {
-  it('gives each role its rights and those of the roles before it', async () => {
+  it('gives each role its rights and the rights of the lower roles', async () => {
     const attempts = [
       ['GET', 'queues'],
       ['POST', 'queues/completion.tiny-chat/resume'],
@@ -41,7 +41,7 @@ describe('access to the console', () => {
     expect(rows.find(({ model }: { model: string }) => model === 'tiny-chat').is_paused).toBe(false)
   })
 
-  it('takes changes with a header, as programs send them, and refuses strangers', async () => {
+  it('accepts changes with a header, as programs send them, and refuses strangers', async () => {
     const url = '/admin/api/queues/completion.tiny-chat/resume'
     const post = (headers: Record<string, string>) =>
       stack.app.inject({ method: 'POST', url, headers })
@@ -52,7 +52,7 @@ describe('access to the console', () => {
     expect((await post({ authorization: 'Bearer of-nobody' })).statusCode).toBe(403)
   })
 
-  it('ends when the role is taken, the user is banned or a second factor is enrolled', async () => {
+  it('ends when the role is removed, the user is banned or a second factor is enrolled', async () => {
     const administrator = await stack.signIn('token')
     const { database } = stack.services
     const changes: readonly ((userId: string) => Promise<unknown>)[] = [

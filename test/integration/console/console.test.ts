@@ -55,7 +55,7 @@ describe('the queue board', () => {
     },
   )
 
-  it('holds nothing against an address that is right, however often it asks', async ({
+  it('counts no failure for an address with the right password, however often it asks', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -66,7 +66,7 @@ describe('the queue board', () => {
     await close()
   })
 
-  it('refuses an empty password where there is no admin token', async ({ redisUrl, keyPrefix }) => {
+  it('refuses an empty password if there is no admin token', async ({ redisUrl, keyPrefix }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix, adminToken: '' })
     expect((await get('/admin', { authorization: basic('') })).statusCode).toBe(401)
     // Nothing is there to be guessed, so nothing is counted.

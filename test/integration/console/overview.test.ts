@@ -29,7 +29,7 @@ const failingSurface: NonNullable<Parameters<typeof openAdminApp>[0]['more']>[nu
   }
 
 describe('the overview', () => {
-  it('counts what waits, how long the oldest does, and sums up the workers', async ({
+  it('counts the waiting jobs, shows the oldest one, and sums up the workers', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -93,7 +93,7 @@ describe('the overview', () => {
 })
 
 describe('incidents', () => {
-  it('are counted by kind over all processes, and listed without what was asked', async ({
+  it('are counted by kind over all processes, and listed without the content of requests', async ({
     redisUrl,
     keyPrefix,
   }) => {

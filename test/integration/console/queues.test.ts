@@ -75,7 +75,7 @@ describe('a queue', () => {
     expect(gone.status).toBe(404)
   })
 
-  it('leaves running jobs alone', async () => {
+  it('does not affect running jobs', async () => {
     const answer = complete('stepMs=400')
     await expect.poll(async () => (await jobs())[0]?.state, { timeout: 10_000 }).toBe('active')
     const [job] = await jobs()
@@ -101,7 +101,7 @@ describe('dead letters', () => {
   }
   const list = async () => (await operator.read('dead-letters')).rows
 
-  it('are run again from their encrypted inputs, by the console and the command line', async () => {
+  it('are run again from their encrypted inputs, from the console and the command line', async () => {
     await record('job_console', PROMPT, true)
     await record('job_command', PROMPT, true)
     await record('job_empty', PROMPT, false)
@@ -170,7 +170,7 @@ describe('an added model', () => {
   const find = async (id: string) =>
     (await operator.read('models')).rows.find((row: { id: string }) => row.id === id)
 
-  it('is offered at once, also where other processes read it, until it is removed', async () => {
+  it('is offered at once, also by other processes, until it is removed', async () => {
     const administrator = await stack.signIn('administrator')
     await administrator.send('POST', 'models', { ...added, onnxFile: 'model_q4' })
     expect(await find('added')).toMatchObject({ source, added: { by: expect.any(String) } })

@@ -40,7 +40,7 @@ it('admits sessions seen lately, and new ones, while Redis is away', async ({
   expect(await sessions.find(local)).toBeUndefined()
 })
 
-it('opens sessions while Redis is full, and none that another process has closed', async ({
+it('opens sessions while Redis is full, except those that another process has closed', async ({
   folder,
   onTestFinished,
 }) => {

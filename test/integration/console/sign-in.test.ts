@@ -96,7 +96,7 @@ describe('signing in to the administration pages', () => {
     await close()
   })
 
-  it('takes a form of an older browser on the same site', async ({ redisUrl, keyPrefix }) => {
+  it('accepts a form of an older browser on the same site', async ({ redisUrl, keyPrefix }) => {
     const { app, close } = await openAdminApp({ redisUrl, keyPrefix })
     const { submit } = crudeBrowser(app)
     const answer = await submit({ token: TOKEN }, { 'sec-fetch-site': undefined })
@@ -104,7 +104,7 @@ describe('signing in to the administration pages', () => {
     await close()
   })
 
-  it('lets no foreign form sign anybody out', async ({ redisUrl, keyPrefix }) => {
+  it('does not let a foreign form sign anybody out', async ({ redisUrl, keyPrefix }) => {
     const { app, close } = await openAdminApp({ redisUrl, keyPrefix })
     const { get, post, submit } = crudeBrowser(app)
     await submit({ token: TOKEN })
@@ -125,7 +125,7 @@ describe('signing in to the administration pages', () => {
     await close()
   })
 
-  it('counts attempts that come at once like those one after another', async ({
+  it('counts simultaneous attempts like those one after another', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -140,7 +140,7 @@ describe('signing in to the administration pages', () => {
     await close()
   })
 
-  it('holds nothing against an address that signs in', async ({ redisUrl, keyPrefix }) => {
+  it('clears the failures of an address that signs in', async ({ redisUrl, keyPrefix }) => {
     const { app, close } = await openAdminApp({ redisUrl, keyPrefix })
     const { submit } = crudeBrowser(app)
     for (let time = 0; time < 12; time++) {

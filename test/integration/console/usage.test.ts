@@ -96,7 +96,7 @@ describe('usage', () => {
     expect(await sum('group_by=organization&organization=org-b')).toEqual([])
   })
 
-  it('is exported as CSV that a spreadsheet does not compute', async () => {
+  it('is exported as CSV that a spreadsheet does not evaluate', async () => {
     const { text } = await viewer.attempt('GET', 'usage.csv?group_by=organization')
     expect(text).toBe(
       'organization_id,organization,requests,prompt_tokens,completion_tokens,cached_tokens,cost\r\n' +

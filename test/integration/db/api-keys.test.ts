@@ -50,7 +50,7 @@ describe('an API key', () => {
     expect((await keys.findBySecretHash(hash))?.id).toBe(key.id)
   })
 
-  it('given by the operator is made once, however many processes start', async ({ database }) => {
+  it('from the operator is created once, however many processes start', async ({ database }) => {
     await Promise.all(
       Array.from({ length: 8 }, () => ensureBootstrapKey(database.db, tables, 'a-given-secret')),
     )
@@ -60,7 +60,7 @@ describe('an API key', () => {
   })
 })
 
-it('gives every user one organization of their own, however many requests come at once', async ({
+it('gives every user one personal organization, however many requests arrive at once', async ({
   database,
 }) => {
   const all = await Promise.all(

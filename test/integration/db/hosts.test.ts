@@ -9,7 +9,7 @@ import { eventually } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 
 describe('several Postgres servers', () => {
-  it('are followed to the one that takes writes', async ({ folder, log }) => {
+  it('are followed to the one that accepts writes', async ({ folder, log }) => {
     const servers = await Promise.all(
       ['a', 'b'].map((name) => startPostgres(`${folder}/${name}`, { password: 'test' })),
     )

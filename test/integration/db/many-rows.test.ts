@@ -29,7 +29,7 @@ function conditionsBy(plans: readonly StatementPlan[]): Record<string, string | 
 }
 
 describe('among very many users, an index finds', () => {
-  it('a user who asks for an address or a number', async () => {
+  it('a user by address or number', async () => {
     const server = await startServer({})
     const { store } = server.services
     const plans = await plansOf(server.database.pool, async () => {
@@ -53,7 +53,7 @@ describe('among very many users, an index finds', () => {
     await server.close()
   })
 
-  it('what the clean-up takes away', async () => {
+  it('the rows that the clean-up deletes', async () => {
     const server = await startServer({})
     const plans = await plansOf(server.database.pool, () => cleanUp(server.services))
     expect(conditionsBy(plans)).toMatchObject({
@@ -68,7 +68,7 @@ describe('among very many users, an index finds', () => {
 })
 
 describe('among very many lines of batches', () => {
-  it('a lease is prolonged by looking only at what runs', async ({ database }) => {
+  it('a lease is prolonged by reading only the running lines', async ({ database }) => {
     const batches = openBatches(database.db, batchTables(''))
     const lines = openBatchLines(database.db, batchTables(''))
     const plans = await plansOf(database.pool, async () => {
@@ -101,7 +101,7 @@ describe('among very many activities', () => {
     digest: Buffer.alloc(32),
   })
 
-  it('one is found by when it was recorded, and a page begins where the last one ended', async ({
+  it('one is found by the time of its recording, and a page begins where the last one ended', async ({
     database,
   }) => {
     const activities = openActivities(database.db, activityTables(''))

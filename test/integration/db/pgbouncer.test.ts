@@ -72,7 +72,7 @@ async function versionOf(): Promise<string> {
 it.runIf(pgbouncer === undefined)('needs PgBouncer', ({ skip }) => skip('none on this machine'))
 
 describe.skipIf(pgbouncer === undefined)('behind PgBouncer', () => {
-  it('migrates in transaction mode, from several processes, and leaves no setting behind', async ({
+  it('migrates in transaction mode, from several processes, and keeps no setting on a connection', async ({
     databaseUrl,
     folder,
     log,
@@ -99,7 +99,7 @@ describe.skipIf(pgbouncer === undefined)('behind PgBouncer', () => {
     }
   })
 
-  it('starts in transaction mode only where prepared statements are kept', async ({
+  it('starts in transaction mode only if prepared statements are kept', async ({
     databaseUrl,
     folder,
     log,

@@ -46,7 +46,7 @@ describe('a database that says nothing', () => {
     expect((await pool.query('select 2 as n')).rows).toEqual([{ n: 2 }])
   })
 
-  it('in the middle of a transaction keeps no connection for itself', async ({ databaseUrl }) => {
+  it('in the middle of a transaction does not keep its connection', async ({ databaseUrl }) => {
     const { db, pool, proxy } = await openBehindProxy(databaseUrl)
     const failed = db.transaction(async (tx) => {
       await tx.execute(sql`select 1`)
@@ -65,7 +65,7 @@ describe('a database that says nothing', () => {
 })
 
 describe('a lock that another connection holds', () => {
-  it('is waited for only so long, and the connection is of use afterwards', async ({
+  it('delays a query only for a limited time, and its connection stays usable', async ({
     databaseUrl,
     database,
   }) => {
@@ -82,7 +82,7 @@ describe('a lock that another connection holds', () => {
     expect((await pool.query('select * from files')).rows).toEqual([])
   })
 
-  it('comes free where the process that holds it is frozen', async ({ databaseUrl, database }) => {
+  it('is released when the process that holds it is frozen', async ({ databaseUrl, database }) => {
     const frozen = open(databaseUrl)
     const holder = await frozen.pool.connect()
     await holder.query('begin; lock table files in access exclusive mode')
@@ -93,7 +93,7 @@ describe('a lock that another connection holds', () => {
     expect((await frozen.pool.query('select 4 as n')).rows).toEqual([{ n: 4 }])
   })
 
-  it('and that of a migration elsewhere for as long as it takes', async ({
+  it('and the lock of a migration elsewhere is awaited as long as it takes', async ({
     databaseUrl,
     folder,
   }) => {

@@ -71,7 +71,7 @@ describe('stored contents of more bytes than one request may read', () => {
     })
   })
 
-  it('are not referred to, and never by another organization', async ({ database }) => {
+  it('cannot be referred to, least of all by another organization', async ({ database }) => {
     const { answers } = await openStores(database)
     const ids = Array.from({ length: NUMBER }, (_, at) => `resp_${at}`)
     for (const id of ids) {

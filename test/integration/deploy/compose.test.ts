@@ -21,11 +21,11 @@ const ROOT = join(import.meta.dirname, '../../..')
 const START_TIMEOUT_MS = 60_000
 
 describe('docker-compose.yml', () => {
-  it('starts no service without the secrets, and says how to make them', async () => {
+  it('starts no service without the secrets, and says how to create them', async () => {
     await expect(readComposeFile({})).rejects.toThrow('run deploy/compose-env.sh first')
   })
 
-  it('gets secrets that are random, long and readable by their owner alone', async ({ folder }) => {
+  it('gets secrets that are random, long and readable only by their owner', async ({ folder }) => {
     const [first, second] = [join(folder, 'a'), join(folder, 'b')]
     const [one, other] = [await makeSecrets(first), await makeSecrets(second)]
     const secret = (line: string) => !/_CPUS=/.test(line)
@@ -52,7 +52,7 @@ describe('docker-compose.yml', () => {
       expect(service, name).toMatchObject({ cpus: 1 })
   })
 
-  it('is read by docker compose as these tests read it, where its client is at hand', async ({
+  it('is read by docker compose as these tests read it, if its client is installed', async ({
     folder,
     skip,
   }) => {
@@ -86,7 +86,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('gives out addresses with the port at which it is reached', async ({ folder }) => {
+  it('publishes addresses with the port at which it is reached', async ({ folder }) => {
     const variables = { ...toVariables(await makeSecrets(folder)), PORT: '9000' }
     const { services } = await readComposeFile(variables)
     expect(services.api).toMatchObject({
@@ -99,7 +99,7 @@ describe('docker-compose.yml', () => {
     })
   })
 
-  it('describes an API tier and a worker that answer with nothing but what their images hold', {
+  it('describes an API tier and a worker that need only the content of their images', {
     timeout: 180_000,
   }, async ({ folder, databaseUrl, redisUrl, keyPrefix, mail, onTestFinished }) => {
     const secrets = await makeSecrets(folder)

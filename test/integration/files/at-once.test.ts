@@ -16,10 +16,7 @@ const FILE_BYTES = 1024 * 1024
 const ALLOWANCE_BYTES = 2.5 * FILE_BYTES
 const UPLOADS = 30
 
-it('uploads at once take no more room together than one after another', async ({
-  database,
-  folder,
-}) => {
+it('uploads at once take no more memory than one after another', async ({ database, folder }) => {
   const stored = await openObjectStore({ driver: 'directory', path: folder })
   let begun = 0
   let held = 0

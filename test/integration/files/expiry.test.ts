@@ -40,7 +40,7 @@ const after = (seconds: string, anchor = 'created_at') => ({
   'expires_after[seconds]': seconds,
 })
 
-it('says when a file is over, as long after its upload as was asked for', async ({
+it('states when a file expires: the requested time after its upload', async ({
   database,
   folder,
 }) => {
@@ -53,7 +53,7 @@ it('says when a file is over, as long after its upload as was asked for', async 
   expect((await upload({})).body).not.toHaveProperty('expires_at')
 })
 
-it('knows no file whose time is over, and gives its bytes back', async ({ database, folder }) => {
+it('hides an expired file, and releases its bytes', async ({ database, folder }) => {
   const { upload, call, files, store } = await openSurface(database, folder)
   const kept = (await upload(after('3600'))).body
   const { id } = (await upload(after('3600'))).body

@@ -54,7 +54,7 @@ async function storedKeys(store: ObjectStore): Promise<string[]> {
 }
 
 describe('a file', () => {
-  it('comes back as it was sent, wherever the form data holds its purpose', async ({
+  it('is returned as it was sent, wherever the form data has its purpose', async ({
     database,
     folder,
   }) => {
@@ -84,7 +84,7 @@ describe('a file', () => {
     }
   })
 
-  it('of 20 MB streams through unchanged, and a part of it can be asked for', async ({
+  it('of 20 MB streams through unchanged, and a client can request a part of it', async ({
     database,
     folder,
   }) => {
@@ -183,7 +183,7 @@ describe('the list of files', () => {
   })
 })
 
-it('knows no page after a file that is not there', async ({ database, folder }) => {
+it('refuses a page after a file that does not exist', async ({ database, folder }) => {
   const { call } = await openSurface(database, folder)
   const answer = await call('/files?after=file-nope')
   expect([answer.status, await answer.json()]).toMatchObject([404, { error: { param: 'after' } }])
@@ -237,7 +237,7 @@ describe('an upload', () => {
     },
   )
 
-  it('that is no form is refused as a wrong content type', async ({ database, folder }) => {
+  it('without a form is refused as a wrong content type', async ({ database, folder }) => {
     const { call } = await openSurface(database, folder)
     const answer = await call('/files', {
       method: 'POST',
@@ -247,7 +247,7 @@ describe('an upload', () => {
     expect(answer.status).toBe(415)
   })
 
-  it('that breaks off leaves nothing', async ({ database, folder }) => {
+  it('that breaks off stores nothing', async ({ database, folder }) => {
     const { base, key, store } = await openSurface(database, folder)
     const boundary = 'b0undary'
     async function* halfAForm() {
@@ -268,7 +268,7 @@ describe('an upload', () => {
     await expect.poll(() => storedKeys(store)).toEqual([])
   })
 
-  it('never passes the allowance of its organization, however many end at once', async ({
+  it('never exceeds the allowance of its organization, however many end at once', async ({
     database,
     folder,
   }) => {

@@ -13,7 +13,7 @@ import { openV1App } from '#test/support/v1-app.ts'
 
 const BYTES = 20 * 1024 * 1024
 
-it('says how large a file is without reading it', async ({ database, folder }) => {
+it('states the size of a file without reading it', async ({ database, folder }) => {
   const stored = await openObjectStore({ driver: 'directory', path: folder })
   let opened = 0
   const store: ObjectStore = {

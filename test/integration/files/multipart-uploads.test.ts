@@ -80,7 +80,7 @@ describe('an upload in parts', () => {
     expect(changes).toEqual(['stored'])
   })
 
-  it('is refused by the name of what is wrong, and can still be completed', async ({
+  it('is refused with the name of the fault, and can still be completed', async ({
     database,
     folder,
   }) => {
@@ -111,7 +111,7 @@ describe('an upload in parts', () => {
     expect((await refusal(client.uploads.cancel(id))).message).toContain('The upload is completed.')
   })
 
-  it('is checked line by line where its purpose is JSON lines', async ({ database, folder }) => {
+  it('is checked line by line if its purpose is JSON lines', async ({ database, folder }) => {
     const { client, send, keys } = await openSurface(database, folder)
     const lines = { ...PLAIN, purpose: 'batch', bytes: 6 } as const
     const { id } = await client.uploads.create(lines)
@@ -169,7 +169,7 @@ describe('an upload in parts', () => {
     expect(await files.usedBytes('org-one')).toBe(2)
   })
 
-  it('is completed once by completions at once', async ({ database, folder }) => {
+  it('is completed once by several completions at once', async ({ database, folder }) => {
     const { client, send, keys, files } = await openSurface(database, folder)
     const { id } = await client.uploads.create({ ...PLAIN, bytes: 1 })
     const part_ids = [await send(id, 'x')]

@@ -180,7 +180,7 @@ describe('a fine-tuning job', () => {
 })
 
 describe('a tuned model', () => {
-  it('is made by `millrace fine-tune`, answers, and is deleted', async () => {
+  it('is created by `millrace fine-tune`, answers, and is deleted', async () => {
     worker = await tiers.startWorker()
     const event = 'fine_tuning.job.succeeded'
     const endpoint = { url: 'https://receiver.invalid/', events: [event] }
@@ -260,7 +260,7 @@ describe('a tuned model', () => {
 })
 
 describe('a training', () => {
-  it('goes on after a pause, a killed API process and a killed worker; each step is recorded once', async () => {
+  it('continues after a pause, a killed API process and a killed worker; each step is recorded once', async () => {
     const [other, training_file] = await Promise.all([
       tiers.startApi(),
       upload(Array.from({ length: 60 }, (_, index) => example(`Say ${index}.`, `It is ${index}.`))),
@@ -321,7 +321,7 @@ describe('a training', () => {
   }, 60_000)
 })
 
-it('maintenance ends lost jobs, and deletes what deleted organizations and ended jobs left', async () => {
+it('maintenance ends lost jobs, and deletes the data of deleted organizations and ended jobs', async () => {
   const tables = tuningTables('')
   const tuning = new TuningStore({ db: database.db, tables, announce: async () => {} })
   const store = openDirectoryStore(join(folder, 'objects'))

@@ -168,7 +168,7 @@ describe("Anthropic's client", () => {
     })
   })
 
-  it('says when the answer was cut at its length', async () => {
+  it('reports that the answer reached its length limit', async () => {
     say(['One'], 'length')
     expect(await client.messages.create(REQUEST)).toMatchObject({ stop_reason: 'max_tokens' })
   })
@@ -364,7 +364,7 @@ describe('errors, as the client sorts them', () => {
     expect(error).toMatchObject({ type: name, requestID: expect.stringMatching(/^req_/) })
   })
 
-  it('says 529 when too much work is waiting', async () => {
+  it('answers 529 when too much work is waiting', async () => {
     surface.submitter.script = () => {
       throw failure.overloaded('Too much work is waiting.', { retryAfterSeconds: 2 })
     }
@@ -382,7 +382,7 @@ describe('errors, as the client sorts them', () => {
   })
 })
 
-it('takes a key from x-api-key and api-key on every route', async () => {
+it('accepts a key from x-api-key and api-key on every route', async () => {
   for (const header of ['x-api-key', 'api-key']) {
     const right = await fetch(`${served.baseURL}/models`, { headers: { [header]: API_KEY } })
     const wrong = await fetch(`${served.baseURL}/models`, { headers: { [header]: 'sk-wrong' } })
@@ -390,7 +390,7 @@ it('takes a key from x-api-key and api-key on every route', async () => {
   }
 })
 
-it('is not served where it is switched off', async () => {
+it('is not served if it is switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['anthropic'] }
   const { app, post } = await openSurface(undefined, { config })
   const response = await post('/v1/messages', REQUEST)

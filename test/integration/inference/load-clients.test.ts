@@ -75,7 +75,7 @@ describe.each([
     { include_usage: true },
   ],
 ] as const)('a load generator: %s', (_name, path, body, streamOptions) => {
-  it('gets exactly as many tokens as it asked for, and the answer says so', async () => {
+  it('gets exactly the requested number of tokens, and the answer reports it', async () => {
     const request = { model: MODEL, ...body, stream_options: streamOptions }
     const chunks = await chunksOf(path, request)
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 24 } })
@@ -99,7 +99,7 @@ async function tokensOf(body: object): Promise<{ tokens: number[]; count: number
 }
 
 describe('tokens', () => {
-  it('are those that a prompt is charged for, and answer like their text', async () => {
+  it('are those that a prompt is charged for, and give the same answer as their text', async () => {
     const prompt = 'The sun is warm.'
     const { tokens, count } = await tokensOf({ prompt })
     expect(tokens).toHaveLength(count)
@@ -120,7 +120,7 @@ describe('tokens', () => {
 })
 
 describe('an answer that its client began', () => {
-  it('goes on where it stops, plain and streamed alike', async () => {
+  it('continues where the client stopped, whether plain or streamed', async () => {
     const request = {
       model: MODEL,
       temperature: 0,

@@ -96,7 +96,7 @@ describe.each([
     toFile4 as unknown as typeof toFile,
   ],
 ])('the official client, version %s', (_version, open, asFile) => {
-  it('embeds, in the base64 that it asks for unasked and in numbers', async () => {
+  it('embeds, in base64, which it requests by default, and in numbers', async () => {
     const request = { model: 'tiny-embed', input: ['a', 'b'] }
     const unasked = await open().embeddings.create(request)
     const numbers = await open().embeddings.create({ ...request, encoding_format: 'float' })
@@ -157,7 +157,7 @@ describe.each([
     expect((await translations.create({ file: file(), model })).text).toBe('Hello.')
   })
 
-  it('raises what is wrong with an upload', async () => {
+  it('raises the fault of an upload', async () => {
     const image = await asFile(Buffer.from('no image'), 'a.png')
     await expect(open().images.createVariation({ image })).rejects.toMatchObject({
       status: 400,

@@ -95,7 +95,7 @@ async function longClip(windows: number): Promise<Buffer> {
 const busy = () => expect.poll(() => tiers.numActive(), WAIT).toBe(1)
 const idle = () => expect.poll(() => tiers.numActive(), WAIT).toBe(0)
 
-it('a client that leaves frees the worker in the middle of its images and recordings', {
+it('a client that disconnects frees the worker in the middle of its images and recordings', {
   timeout: TIMEOUT_MS,
 }, async () => {
   const worker = await theWorker()
@@ -156,7 +156,7 @@ it('a killed worker costs neither an image nor a word', { timeout: TIMEOUT_MS },
   }
 })
 
-it('every layout times what it can, skips silence where it can, and reports the rest', {
+it('every layout returns times and skips silence if it can, and reports the rest', {
   timeout: TIMEOUT_MS,
 }, async () => {
   await theWorker()

@@ -114,7 +114,7 @@ it('ranks and scores with the sums of the reference, in every dialect', async ()
   }
 })
 
-it('cuts dimensions of models made for it, and refuses them of others', async () => {
+it('truncates the vectors of Matryoshka models, and refuses to for others', async () => {
   const { data } = await embed({ model: 'short', input: 'river', dimensions: 4 })
   for (const vector of data.flatMap(({ embeddings }) => embeddings as number[][])) {
     expect(vector).toHaveLength(4)
@@ -127,7 +127,7 @@ it('cuts dimensions of models made for it, and refuses them of others', async ()
   })
 })
 
-it('refuses long texts where they may not be cut, and other endpoints', async () => {
+it('refuses long texts that may not be truncated, and other endpoints', async () => {
   const input = 'fox '.repeat(100)
   const whole = { model: 'tokens', input, truncate: false }
   expect(await post('/v1/multi-vector', whole)).toMatchObject({

@@ -189,7 +189,7 @@ describe('the official client, version 3', () => {
     expect((await open().retrieveEngine(MODEL)).data.id).toBe(MODEL)
   })
 
-  it('completes, chats, and leaves a stream to its user', async () => {
+  it('completes, chats, and gives a stream to its user', async () => {
     say(PIECES)
     const completion = await open().createCompletion({ model: MODEL, prompt: 'Hi', suffix: null })
     expect(completion.data.choices[0]?.text).toBe(TEXT)

@@ -32,7 +32,7 @@ describe('edits by the model that ships', () => {
     temperature: 0,
   }
 
-  it('are the same every time when nothing is left to chance, and count their tokens', async () => {
+  it('are the same every time at temperature 0, and count their tokens', async () => {
     const one = await post('/edits', EDIT)
     const two = await post('/edits', EDIT)
     expect(one.status).toBe(200)
@@ -43,7 +43,7 @@ describe('edits by the model that ships', () => {
     expect(more.body.choices.map(({ index }) => index)).toEqual([0, 1, 2])
   })
 
-  it('do not fit when the text is longer than what the model reads', async () => {
+  it('are refused if the text is longer than the model can read', async () => {
     const { status, body } = await post('/edits', { ...EDIT, input: 'word '.repeat(20_000) })
     expect(status).toBe(400)
     expect(body.error).toMatchObject({ code: 'context_length_exceeded', param: 'input' })
@@ -51,7 +51,7 @@ describe('edits by the model that ships', () => {
 })
 
 describe('search by the model that ships', () => {
-  it('scores the document that holds the words of the query highest', async () => {
+  it('gives the highest score to the document with the words of the query', async () => {
     const { body } = await post('/engines/tiny-chat/search', {
       query: 'The dog runs in the park.',
       documents: ['Soup is eaten hot.', 'The dog runs in the park.', 'Rain fell at night.'],

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => service.close())
 
 describe('the way from a socket to the model that ships, and back', () => {
-  it('streams what a plain answer says, for texts and chats', async () => {
+  it('streams the text of a plain answer, for completions and chats', async () => {
     const chat = { model: MODEL, messages: MESSAGES, temperature: 0, max_tokens: 24 }
     const plain = await client.chat.completions.create(chat)
     let received = ''
@@ -114,7 +114,7 @@ describe('the way from a socket to the model that ships, and back', () => {
     expect(streamed).toBe(call.function.arguments)
   })
 
-  it('answers what the worker refuses with an ordinary error, streamed or not', async () => {
+  it('answers refusals of the worker with an ordinary error, streamed or not', async () => {
     for (const stream of [false, true]) {
       const asked = client.completions.create({
         model: MODEL,
@@ -130,7 +130,7 @@ describe('the way from a socket to the model that ships, and back', () => {
     }
   })
 
-  it('calls the engine ready, and frees it when a client leaves', async () => {
+  it('reports the engine as ready, and frees it when a client disconnects', async () => {
     const response = await fetch(`${service.baseURL}/engines/${MODEL}`, {
       headers: { authorization: `Bearer ${service.apiKey}` },
     })

@@ -92,7 +92,7 @@ describe.each([
     if (version === '7') expect(helped.output_parsed).toEqual({ a: 2 })
   })
 
-  it('and receives an error that names the field', async () => {
+  it('and receives an error with the name of the field', async () => {
     say(PIECES)
     const ask = (fields: object) =>
       open().responses.create({ model: MODEL, input: 'Hi', ...fields } as never)
@@ -105,7 +105,7 @@ describe.each([
     await expect(open().responses.retrieve('resp_1')).rejects.toBeInstanceOf(errors.NotFoundError)
   })
 
-  it('and is thrown the error of a stream that breaks, after all that was said', async () => {
+  it('and throws the error of a broken stream after all of its text', async () => {
     surface.submitter.script = async function* ({ input }) {
       const said = speak(input as GenerateInput, PIECES)
       yield said.next().value as never
@@ -125,7 +125,7 @@ describe.each([
     await expect(helped).rejects.toThrow('Too late.')
   })
 
-  it('and cancels its job by breaking off', async () => {
+  it('and cancels its job by closing the stream', async () => {
     const before = surface.submitter.cancelled
     surface.submitter.script = async function* ({ input, signal }) {
       const said = speak(input as GenerateInput, PIECES)

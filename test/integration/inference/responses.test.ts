@@ -24,7 +24,7 @@ afterAll(() => service.close())
 describe('a response of the model that ships', () => {
   const request = { model: MODEL, input: 'What is 2 plus 3?', temperature: 0 }
 
-  it('says what a chat says, plainly, in a stream and through the helper', async () => {
+  it('has the text of a chat, plainly, in a stream and through the helper', async () => {
     const plain = await client.responses.create({ ...request, max_output_tokens: 24 })
     const { choices, usage } = await client.chat.completions.create({
       model: MODEL,
@@ -42,7 +42,7 @@ describe('a response of the model that ships', () => {
     expect((await stream.finalResponse()).output_text).toBe(plain.output_text)
   })
 
-  it('is incomplete when its tokens end before it does', async () => {
+  it('is incomplete if it reaches its token limit', async () => {
     const long = { ...request, input: 'Tell me a story.', max_output_tokens: 4 }
     for (const answer of [
       await client.responses.create(long),
@@ -56,7 +56,7 @@ describe('a response of the model that ships', () => {
     }
   })
 
-  it('fits the schema that it was asked for', async () => {
+  it('fits the requested schema', async () => {
     const format = { type: 'json_schema', name: 'x', schema: PARAMETERS, strict: true } as const
     const asked = { ...request, text: { format } }
     const parsed = await client.responses.parse(asked)
@@ -65,7 +65,7 @@ describe('a response of the model that ships', () => {
     expect(streamed.output_parsed).toEqual(parsed.output_parsed)
   })
 
-  it('calls a tool and goes on with its output', async () => {
+  it('calls a tool and continues with its output', async () => {
     const tools = [{ ...ADD }]
     const asked = { ...request, tools, tool_choice: 'required' as const, max_output_tokens: 100 }
     const first = await client.responses.create(asked)
@@ -205,7 +205,7 @@ describe('a response of the model that ships', () => {
     expect(part.logprobs?.every(({ top_logprobs }) => top_logprobs.length === 2)).toBe(true)
   })
 
-  it('is refused by the name of its own field when its input is too long', async () => {
+  it('is refused with the name of its own field if its input is too long', async () => {
     for (const stream of [false, true]) {
       const asked = client.responses.create({ ...request, input: 'word '.repeat(9999), stream })
       await expect(asked).rejects.toMatchObject({
@@ -216,7 +216,7 @@ describe('a response of the model that ships', () => {
     }
   })
 
-  it('frees the engine when its client leaves', async () => {
+  it('frees the engine when its client disconnects', async () => {
     const leaving = new AbortController()
     const schema = { type: 'array', items: { type: 'integer' }, minItems: 300 }
     const format = { type: 'json_schema', name: 'long', schema } as const

@@ -96,7 +96,7 @@ describe('search', () => {
 })
 
 describe('facts', () => {
-  it('are answered in a chat as often as the model card says', LONG, async () => {
+  it('are answered correctly in a chat as often as the model card says', LONG, async () => {
     const client = new OpenAI({ baseURL: service.baseURL, apiKey: service.apiKey, maxRetries: 0 })
     const problems = problemsOf('facts')
     let right = 0

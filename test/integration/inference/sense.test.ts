@@ -180,7 +180,7 @@ describe('rerank', () => {
 })
 
 describe('speech', () => {
-  it('is written down and translated within the error rate of the model card', LONG, async () => {
+  it('is transcribed and translated within the error rate of the model card', LONG, async () => {
     const { clips } = JSON.parse(await readFile(join(CLIPS, 'clips.json'), 'utf8')) as {
       clips: readonly Clip[]
     }
@@ -217,7 +217,7 @@ describe('speech', () => {
     expect(sum.translated / words).toBeLessThanOrEqual(sum.translatedByCard / words + 0.2)
   })
 
-  it('says the same in every format, with times that fit the clip', LONG, async () => {
+  it('has the same text in every format, with times that fit the clip', LONG, async () => {
     const bytes = await readFile(join(CLIPS, 'en-1.wav'))
     const ask = async (response_format: string, more: object = {}) =>
       client.audio.transcriptions.create({
@@ -255,7 +255,7 @@ describe('speech', () => {
     }
   })
 
-  it('streams what it answers at once, with log-probabilities of all tokens', LONG, async () => {
+  it('is streamed as it is recognized, with log-probabilities of all tokens', LONG, async () => {
     const bytes = await readFile(join(CLIPS, 'en-three.flac'))
     const ask = async () => ({
       file: await toFile(bytes, 'en-three.flac'),
@@ -282,7 +282,7 @@ describe('speech', () => {
 })
 
 describe('images', () => {
-  it('show what was asked for', LONG, async () => {
+  it('show the requested content', LONG, async () => {
     const image = await drawn(
       await client.images.generate({
         prompt: 'a red circle on a white background',
@@ -295,7 +295,7 @@ describe('images', () => {
     expect(things.map(({ colour }) => colour)).toEqual(['red'])
   })
 
-  it('are edited where the mask is transparent and nowhere else', LONG, async () => {
+  it('are edited only where the mask is transparent', LONG, async () => {
     const image = await flat({ r: 40, g: 90, b: 220, alpha: 1 })
     const half = { create: { width: SIDE / 2, height: SIDE, channels: 4, background: 'black' } }
     const opaqueRight = await sharp(half as never)
@@ -323,7 +323,7 @@ describe('images', () => {
     expect(left.filter(isSame).length).toBeLessThan(left.length / 2)
   })
 
-  it('keep their colours in variations, each an image of its own', LONG, async () => {
+  it('keep their colours in variations, which differ from each other', LONG, async () => {
     const image = await flat({ r: 214, g: 40, b: 40, alpha: 1 })
     const answer = await client.images.createVariation({
       image: await toFile(image, 'image.png'),
@@ -342,7 +342,7 @@ describe('images', () => {
     }
   })
 
-  it('come in any number and size, from addresses that are signed', LONG, async () => {
+  it('have any number and size, and signed addresses', LONG, async () => {
     const answer = await client.images.generate({
       prompt: 'a blue square on a black background',
       n: 10,

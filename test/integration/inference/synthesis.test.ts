@@ -54,7 +54,7 @@ async function transcribe(wave: Buffer, language: string): Promise<string> {
 const secondsOf = (wave: Buffer): number => (wave.length - HEADER_BYTES) / 2 / 16_000
 
 describe('speech of the shipped voices', LONG, () => {
-  it('is transcribed to the words that were spoken, in each language', async () => {
+  it('is transcribed to the same words, in each language', async () => {
     let [errors, words] = [0, 0]
     for (const { text, language, voice } of readEvals<readonly Spoken[]>('tiny-tts')) {
       errors += wordErrors(await transcribe(await speak(text, voice), language), text)
@@ -65,7 +65,7 @@ describe('speech of the shipped voices', LONG, () => {
     expect(errors / words).toBeLessThanOrEqual(0.15)
   })
 
-  it('goes on with the next sentence', async () => {
+  it('continues with the next sentence', async () => {
     const wave = await speak('The house is big and old. The dog is black and new.', 'nova')
     expect(wordsOf(await transcribe(wave, 'en')).join(' ')).toMatch(/house.*dog/)
   })

@@ -127,7 +127,7 @@ it('answers about the same image alike in every dialect, and counts its tokens',
   expect(counted.body).toEqual({ input_tokens: ids.length })
 })
 
-it('gives the same beside other requests, and reuses what it has read', async () => {
+it('gives the same answer beside other requests, and reuses images that it has read', async () => {
   const [one, two] = cases as [(typeof cases)[number], (typeof cases)[number]]
   const asked = [
     { files: [0], text: one.text },
@@ -143,14 +143,14 @@ it('gives the same beside other requests, and reuses what it has read', async ()
   expect(usage.prompt_tokens_details.cached_tokens).toBeGreaterThan(one.ids.length / 2)
 })
 
-it('takes fewer tokens for little detail', async () => {
+it('needs fewer tokens for little detail', async () => {
   const image_url = { url: dataUrl(0), detail: 'low' }
   const messages = [{ role: 'user', content: [{ type: 'image_url', image_url }] }]
   const { body } = await post('chat/completions', { ...ASKED, max_tokens: 1, messages })
   expect(body.usage.prompt_tokens).toBeLessThan(cases[0]?.ids.length ?? 0)
 })
 
-it('refuses damaged images and models of text alone, and names the field', async () => {
+it('refuses damaged images and text-only models, and names the field', async () => {
   const truncated = Buffer.from(FILES[0] ?? '', 'base64')
     .subarray(0, 120)
     .toString('base64')
@@ -243,7 +243,7 @@ describe('a classifier of images', () => {
     },
   )
 
-  it('judges an image alone', async () => {
+  it('reads one image', async () => {
     const { body } = await post('moderations', { model: 'image-judge', input: [imagePart] })
     expect(body.results[0]?.category_applied_input_types).toMatchObject({
       hate: [],

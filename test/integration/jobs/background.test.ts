@@ -180,7 +180,7 @@ describe('a response in the background', () => {
     expect(done.usage?.output_tokens).toBe(plain.usage?.output_tokens)
   })
 
-  it('is streamed, left, and resumed behind any event, also after its end', async () => {
+  it('is streamed, abandoned, and resumed behind any event, also after its end', async () => {
     const stream = await client.responses.create({ ...QUESTION, background: true, stream: true })
     const seen: OpenAI.Responses.ResponseStreamEvent[] = []
     let id = ''
@@ -289,7 +289,7 @@ describe('Prefer: respond-async', () => {
     expect([answer.status, job]).toMatchObject([404, { error: { code: 'model_not_found' } }])
   })
 
-  it('takes forms, such as that of a recording', async () => {
+  it('accepts forms, such as that of a recording', async () => {
     const transcribe = (headers: Record<string, string>) => {
       const form = new FormData()
       form.set('model', 'tiny-whisper')
@@ -313,7 +313,7 @@ describe('Prefer: respond-async', () => {
     expect(await (await call(`/jobs/${job.id}/result`)).text()).toBe(text)
   })
 
-  it('begins no sooner than it may, and lists by what it is', async () => {
+  it('begins no sooner than requested, and can be listed by its properties', async () => {
     const soon = new Date(Date.now() + 3_600_000).toISOString()
     const { job } = await start(
       '/embeddings',

@@ -17,7 +17,7 @@ beforeAll(() => {
 afterAll(() => redis.quit())
 
 describe('the events of a running job', () => {
-  it('are read from any place on, and end where the job ended', async () => {
+  it('are read from any position, and end where the job ended', async () => {
     await log.append('one', 0, ['a', 'b'])
     await log.append('one', 2, ['a', 'b', 'c'])
     expect(await log.read('one', 1)).toEqual({ events: ['b', 'c'], isEnded: false })
@@ -32,14 +32,14 @@ describe('the events of a running job', () => {
     expect(await log.read('two', 0)).toEqual({ events: ['a'], isEnded: false })
   })
 
-  it('are added again when Redis lost them', async () => {
+  it('are added again if Redis lost them', async () => {
     await log.append('three', 0, ['a', 'b'])
     await lose('three')
     await log.append('three', 2, ['a', 'b', 'c'])
     expect(await log.read('three', 0)).toEqual({ events: ['a', 'b', 'c'], isEnded: false })
   })
 
-  it('never skip what was lost: a reader waits, also behind the end', async () => {
+  it('never skip lost events: a reader waits, also behind the end', async () => {
     await log.append('four', 0, ['a', 'b'])
     await lose('four')
     await redis.xadd(`${prefix}:job-events:four`, '0-3', 'e', 'c')

@@ -118,7 +118,7 @@ it('makes every transition of the model, and no other', async ({ database }) => 
   }
 }, 60_000)
 
-it('an organization has no more unfinished jobs than allowed, however many it makes at once', async ({
+it('an organization has no more unfinished jobs than allowed, however many it creates at once', async ({
   database,
 }) => {
   const { store, organizationId } = await openStore(database)

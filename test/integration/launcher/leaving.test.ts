@@ -48,7 +48,7 @@ ${LEAVE}
 })
 
 describe('A port that a launcher chose', () => {
-  it('is chosen by no other until it is given back', async () => {
+  it('is not chosen by another launcher until it is released', async () => {
     const port = await findFreePort()
     const release = await claimPortNumber(port)
     expect(release).toBeDefined()

@@ -14,7 +14,7 @@ import { writePeftAdapter } from '#workers/adapters/peft-files.ts'
 
 import { REPOSITORY, startHub } from '../models/hub-server.ts'
 
-it('writes the adapter of a tuned model, alone or folded into its base', async ({
+it('writes the adapter of a tuned model, separately or folded into its base', async ({
   folder,
   databaseUrl,
   database,

@@ -70,7 +70,7 @@ describe('the npm package', () => {
     expect(await readFile(join(home, 'docker-compose.yml'), 'utf8')).toBe('mine')
   })
 
-  it('writes systemd units where their users may read the project', async ({ folder }) => {
+  it('writes systemd units if their users may read the project', async ({ folder }) => {
     const { run, home } = await unpackPackage(folder)
     await chmod(folder, 0o700)
     const refused = run('init', 'systemd')
@@ -87,7 +87,7 @@ describe('the npm package', () => {
     expect((await stat(join(home, 'millrace.env'))).mode & 0o777).toBe(0o600)
   })
 
-  it('writes a compose file that names images and builds none', async ({ folder }) => {
+  it('writes a compose file that names images and does not build them', async ({ folder }) => {
     const { run, home } = await unpackPackage(folder)
     const written = run('init', 'compose')
     expect([written.status, written.stdout]).toEqual([

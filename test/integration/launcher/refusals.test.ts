@@ -95,7 +95,7 @@ describe('a start that cannot succeed', () => {
     expect(status).toBe(1)
   })
 
-  it('takes over from a lock that a crash has left damaged', async ({ folder }) => {
+  it('replaces a lock that a crash has damaged', async ({ folder }) => {
     const dataDir = join(folder, 'data')
     await mkdir(dataDir)
     await writeFile(join(dataDir, 'launcher.lock'), '{"pid": 1')

@@ -20,7 +20,7 @@ import {
 const dataDirOf = (folder: string) => join(folder, 'my data')
 
 describe('millrace up, started anew,', () => {
-  it('keeps secrets and data over a restart, for its owner alone', async ({ folder }) => {
+  it('keeps secrets and data over a restart, readable only by their owner', async ({ folder }) => {
     const dataDir = dataDirOf(folder)
     const first = await startInstallation(dataDir)
     const secrets = await readFile(join(dataDir, 'secrets.json'), 'utf8')
@@ -40,7 +40,7 @@ describe('millrace up, started anew,', () => {
     }
   })
 
-  it('serves what can be loaded and names what cannot', { timeout: 120_000 }, async ({
+  it('serves the models that load and names the others', { timeout: 120_000 }, async ({
     folder,
   }) => {
     const source = join(import.meta.dirname, '../../../models/tiny-embed')
@@ -72,7 +72,7 @@ describe('millrace up, started anew,', () => {
     }
   })
 
-  it('leaves no process behind after a signal, and starts again afterwards', {
+  it('leaves no process running after a signal, and starts again afterwards', {
     timeout: 300_000,
   }, async ({ folder }) => {
     const dataDir = dataDirOf(folder)
@@ -87,7 +87,7 @@ describe('millrace up, started anew,', () => {
     }
   })
 
-  it('ends at once at a second signal, with requests open', async ({ folder }) => {
+  it('ends immediately at a second signal, with requests open', async ({ folder }) => {
     const dataDir = dataDirOf(folder)
     const metricsPort = await findFreePort()
     const millrace = await startInstallation(dataDir, {

@@ -43,14 +43,14 @@ describe('millrace up', () => {
     expect(millrace.output()).toContain(`http://localhost:${millrace.port}/admin/queues`)
   })
 
-  it('refuses a second copy on the same data, and leaves the first alone', async () => {
+  it('refuses a second copy on the same data, and does not disturb the first', async () => {
     const second = runCommand(['up'], envOf(dataDir, { PORT: '0' }))
     expect(second.status).toBe(1)
     expect(second.stderr).toContain(`Another Millrace (process ${millrace.child.pid})`)
     expect((await fetch(`http://localhost:${millrace.port}/readyz`)).status).toBe(200)
   })
 
-  it('says that its port is taken', async () => {
+  it('reports that its port is in use', async () => {
     const other = runCommand(['up'], envOf(join(folder, 'other'), { PORT: String(millrace.port) }))
     expect(other.status).toBe(1)
     expect(other.stderr).toContain(`Port ${millrace.port} is taken`)
@@ -66,7 +66,7 @@ describe('millrace up', () => {
       .toBeGreaterThan(before)
   })
 
-  it('starts its Redis and its Postgres again where they were', async () => {
+  it('restarts its Redis and its Postgres at the same addresses', async () => {
     const redis = processesOf(dataDir).find((line) => /^\d+ \S*(redis|valkey)-server/.test(line))
     const postgres = await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
     for (const pid of [redis ?? '', postgres]) process.kill(Number.parseInt(pid, 10), 'SIGKILL')

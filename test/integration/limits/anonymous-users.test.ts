@@ -11,7 +11,7 @@ import { openV1App } from '#test/support/v1-app.ts'
 const log = createLogger({ level: 'silent' })
 
 describe('anonymous users', () => {
-  it('of one network share a limit that users with an account do not have', async ({
+  it('of one network share a limit that does not apply to users with an account', async ({
     database,
     redisUrl,
     keyPrefix,

@@ -91,7 +91,7 @@ describe('images', () => {
     })
   })
 
-  it('of the largest size cost the worker nothing of its other work', {
+  it("of the largest size do not delay the worker's other work", {
     timeout: 240_000,
   }, async () => {
     const image = png(4096, Buffer.alloc((4096 * 8 + 1) * 4096), 16)
@@ -150,7 +150,7 @@ describe('recordings', () => {
     expect(await listen(name, Buffer.from(text))).toMatchObject({ status: 400, param: 'file' })
   })
 
-  it('of hours of silence in a small file are refused before they are decoded', {
+  it('with hours of silence in a small file are refused before they are decoded', {
     timeout: 120_000,
   }, async () => {
     const file = await readFile(join(FIXTURES, 'audio/en-3.opus'))

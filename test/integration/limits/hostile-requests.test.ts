@@ -117,7 +117,7 @@ describe('bodies', () => {
     })
   })
 
-  it('of long words in thousands leave the worker with its other work', {
+  it("with thousands of long words do not delay the worker's other work", {
     timeout: 240_000,
   }, async () => {
     const input = Array.from({ length: 1500 }, () => 'a'.repeat(5000))

@@ -62,7 +62,7 @@ async function openLimited(
 }
 
 describe('a key with limits of its own', () => {
-  it('is refused by them in the usual form, and no other key is', async ({
+  it('is refused by them in the usual form, and other keys are not', async ({
     database,
     redisUrl,
     keyPrefix,

@@ -131,7 +131,7 @@ describe('requests per minute', () => {
     expect((await call('/things', {}, await newKey('org-two'))).status).toBe(200)
   })
 
-  it('lets requests pass while Redis is away', async ({ database, redisUrl, keyPrefix }) => {
+  it('serves requests while Redis is away', async ({ database, redisUrl, keyPrefix }) => {
     const redis = await connect(redisUrl)
     const limits = { requestsPerMinute: { key: 1, organization: 1 } }
     const { call } = await openLimited({ database, redis }, limits, { keyPrefix })
@@ -141,7 +141,7 @@ describe('requests per minute', () => {
 })
 
 describe('tokens per minute', () => {
-  it('are charged by estimate and corrected by the real use', async ({
+  it('are charged by estimate and corrected by the actual usage', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -167,7 +167,7 @@ describe('tokens per minute', () => {
     expect(((await impossible.json()) as Refused).error.message).toMatch(/^Request too large/)
   })
 
-  it('are charged for a body whose length was not announced, too', async ({
+  it('are also charged for a body of unannounced length', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -235,7 +235,7 @@ describe('the quota of the month', () => {
 })
 
 describe('jobs at the same time', () => {
-  it('are bounded, and free again when the answer has ended', async ({
+  it('are limited, and released when the answer has ended', async ({
     database,
     redisUrl,
     keyPrefix,

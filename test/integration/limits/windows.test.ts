@@ -78,13 +78,13 @@ describe('the window of a minute', () => {
     },
   )
 
-  it('of the minute before that does not count any more', async ({ redisUrl, keyPrefix }) => {
+  it('does not count the minute before the previous one', async ({ redisUrl, keyPrefix }) => {
     const scene = await openScene({ redisUrl, keyPrefix }, { requests: 1 })
     await scene.count(2, { requests: 1000 })
     expect((await charge(scene, SUBJECT, NO_JOB)).verdict).toBe('admitted')
   })
 
-  it('is full at its limit to the one, and a refusal is not charged', async ({
+  it('is full exactly at its limit, and a refusal is not charged', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -99,7 +99,7 @@ describe('the window of a minute', () => {
     expect((await charge(scene, SUBJECT, NO_JOB)).verdict).toBe('admitted')
   })
 
-  it('takes back what was charged too much, in its minute and in the next', async ({
+  it('gives back excess charges, in its minute and in the next', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -114,7 +114,7 @@ describe('the window of a minute', () => {
     expect(await scene.field('tp')).toBe(70)
   })
 
-  it('takes nothing back that does not count any more, and charges what came late', async ({
+  it('gives nothing back that no longer counts, and charges late usage', async ({
     redisUrl,
     keyPrefix,
   }) => {
@@ -154,7 +154,7 @@ describe('the quota of a month', () => {
 })
 
 describe('the places of running jobs', () => {
-  it('are an organization’s own, and those of a dead process come free', async ({
+  it('belong to one organization, and those of a dead process are released', async ({
     redisUrl,
     keyPrefix,
   }) => {

@@ -62,7 +62,7 @@ describe('a hub that is in trouble', () => {
     expect(await ensureModel(MODEL, optionsFor(folder))).toBe(found)
   })
 
-  it('says so by name where the cache holds nothing', async ({ folder }) => {
+  it('is reported by name if the cache is empty', async ({ folder }) => {
     hub.instead = status(503)
     await expect(ensureModel(MODEL, optionsFor(folder))).rejects.toThrow(
       `the hub answers 503 for ${REPOSITORY}@main, and the cache does not hold`,
@@ -79,7 +79,7 @@ describe('a hub that is in trouble', () => {
     )
   })
 
-  it('is asked again for a listing or a file that it could not give', async ({ folder }) => {
+  it('is asked again for a listing or a file that it failed to send', async ({ folder }) => {
     const refused = new Set<string>()
     hub.instead = (request, response) => {
       const path = (request.url ?? '').split('?')[0] ?? ''
@@ -111,7 +111,7 @@ describe('a hub that is in trouble', () => {
     )
   })
 
-  it('sends another part than was asked for: the file is fetched anew', async ({ folder }) => {
+  it('sends a different part than requested: the file is fetched again', async ({ folder }) => {
     hub.breaks.set(WEIGHTS_PATH, [50_000])
     hub.instead = (request, response) => {
       if (request.headers.range === undefined) return false
@@ -153,7 +153,7 @@ describe('the cache', () => {
     expect(await readdir(listings)).toEqual([`${COMMIT}.json`])
   })
 
-  it('is found where it was moved to', async ({ folder }) => {
+  it('is found at its new place', async ({ folder }) => {
     await ensureModel(MODEL, optionsFor(folder))
     const cacheDir = join(folder, 'elsewhere')
     await rename(join(folder, 'cache'), cacheDir)
@@ -171,7 +171,7 @@ describe('the cache', () => {
     },
   )
 
-  it('is checked to the last byte when that is wanted, and mended by the next thorough pull', async ({
+  it('is checked to the last byte on request, and repaired by the next thorough pull', async ({
     folder,
   }) => {
     const found = await ensureModel(MODEL, optionsFor(folder))
@@ -183,7 +183,7 @@ describe('the cache', () => {
     expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
   })
 
-  it('lets go of a pull that is stopped, and goes on from there', async ({ folder }) => {
+  it('releases the lock of a stopped pull, which can resume later', async ({ folder }) => {
     const stop = new AbortController()
     hub.instead = (request, response) => {
       if (!decodeURIComponent(request.url ?? '').includes(WEIGHTS_PATH)) return false
@@ -200,7 +200,7 @@ describe('the cache', () => {
   })
 })
 
-it('brings all parts of a speech model when one kind of weights is asked for', async ({
+it('fetches all parts of a speech model if one kind of weights is requested', async ({
   folder,
 }) => {
   for (const stem of ['encoder_model', 'decoder_model_merged']) {

@@ -60,7 +60,7 @@ describe('a model of the hub', () => {
     expect(progress.at(-1)).toBeGreaterThan(WEIGHTS.length)
   })
 
-  it('comes with the external data of the weights that were asked for', async ({ folder }) => {
+  it('includes the external data of the requested weights', async ({ folder }) => {
     const model = modelOf(`hub:${REPOSITORY}`, { onnxFile: 'model' })
     const found = await ensureModel(model, optionsFor(folder))
     expect((await readdir(join(found, 'onnx'))).toSorted()).toEqual([
@@ -69,7 +69,7 @@ describe('a model of the hub', () => {
     ])
   })
 
-  it('is the folder of its best variant where the repository has several', async ({ folder }) => {
+  it('is the folder of its best variant if the repository has several', async ({ folder }) => {
     for (const path of Object.keys(FILES)) if (path.startsWith('onnx/')) hub.files.delete(path)
     for (const variant of ['cpu_and_mobile/cpu-int4', 'cuda/cuda-fp16']) {
       for (const name of ['genai_config.json', 'tokenizer.json', 'model.onnx', 'model.onnx.data'])
@@ -88,7 +88,7 @@ describe('a model of the hub', () => {
     expect(await ensureModel(MODEL, optionsFor(folder, { hub: isAway }))).toBe(found)
   })
 
-  it('is fetched on from where the connection broke', async ({ folder }) => {
+  it('resumes its download where the connection broke', async ({ folder }) => {
     hub.breaks.set(WEIGHTS_PATH, [50_000, 60_000])
     const found = await ensureModel(MODEL, optionsFor(folder))
     expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
@@ -98,7 +98,7 @@ describe('a model of the hub', () => {
     expect(Number(/bytes=(\d+)-/.exec(ranges[2] ?? '')?.[1])).toBeGreaterThan(50_000)
   })
 
-  it('is not fetched from within this network when the hub is on the internet', async () => {
+  it('is not fetched from within this network if the hub is on the internet', async () => {
     const { port } = new URL(hub.endpoint)
     // It is asked once to connect and once to judge; only the judge sees a public address.
     const resolve = async () => [
@@ -113,14 +113,14 @@ describe('a model of the hub', () => {
     expect(hub.seen.map(({ host }) => host)).toEqual(['hub'])
   })
 
-  it('is not fetched again when it is there', async ({ folder }) => {
+  it('is not fetched again if it is complete', async ({ folder }) => {
     await ensureModel(MODEL, optionsFor(folder))
     hub.seen.length = 0
     await ensureModel(MODEL, optionsFor(folder))
     expect(paths()).toEqual([`/api/models/${REPOSITORY}/revision/main`])
   })
 
-  it('is fetched once when several ask for it at once', async ({ folder }) => {
+  it('is fetched once if several processes request it at once', async ({ folder }) => {
     const options = optionsFor(folder)
     await Promise.all([1, 2, 3].map(() => ensureModel(MODEL, options)))
     expect(hub.seen.filter(({ host }) => host === 'cdn')).toHaveLength(1)
@@ -138,7 +138,9 @@ describe('a model of the hub', () => {
     },
   )
 
-  it('is put together anew when what came before the break was wrong', async ({ folder }) => {
+  it('is downloaded again from the start if the part before the break was wrong', async ({
+    folder,
+  }) => {
     const parts = join(folder, 'cache/hub/models--someone--some-model/blobs')
     await mkdir(parts, { recursive: true })
     const digest = createHash('sha256').update(WEIGHTS).digest('hex')
@@ -149,7 +151,7 @@ describe('a model of the hub', () => {
     expect(ranges).toEqual(['bytes=50000-', undefined])
   })
 
-  it('is used from the cache when the hub is away or must not be asked', async ({ folder }) => {
+  it('is used from the cache if the hub is away or must not be asked', async ({ folder }) => {
     const found = await ensureModel(MODEL, optionsFor(folder))
     const isAway = { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: false }
     expect(await ensureModel(MODEL, optionsFor(folder, { hub: isAway }))).toBe(found)
@@ -159,7 +161,7 @@ describe('a model of the hub', () => {
     expect(hub.seen).toEqual([])
   })
 
-  it('is missed by name when it is neither in the cache nor reachable', async ({ folder }) => {
+  it('is named as missing if it is neither in the cache nor reachable', async ({ folder }) => {
     const offline = { endpoint: hub.endpoint, accessToken: '', isOffline: true }
     const pull = ensureModel(MODEL, optionsFor(folder, { hub: offline }))
     await expect(pull).rejects.toThrow(
@@ -177,7 +179,7 @@ describe('the access token', () => {
     expect(sent).toEqual(new Set(['hub Bearer hf_secret', 'cdn undefined']))
   })
 
-  it('is asked for when the hub refuses', async ({ folder }) => {
+  it('is named in the error when the hub refuses', async ({ folder }) => {
     hub.accessToken = 'hf_secret'
     await expect(ensureModel(MODEL, optionsFor(folder))).rejects.toThrow('HF_TOKEN')
   })
@@ -193,7 +195,7 @@ it.for([
   await expect(ensureModel(modelOf(source as string), optionsFor(folder))).rejects.toThrow(message)
 })
 
-it('brings a model from object storage, and only what has changed the second time', async ({
+it('fetches a model from object storage, and only the changed files the second time', async ({
   folder,
 }) => {
   const storage = openDirectoryStore(join(folder, 'objects'))

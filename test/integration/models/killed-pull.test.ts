@@ -16,7 +16,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 const WEIGHTS = randomBytes(400_000)
 
 describe('a pull that is killed', () => {
-  it('loads nothing by halves, and the next one goes on at once from there', async ({
+  it('loads no incomplete file, and the next pull resumes from there', async ({
     folder,
     onTestFinished,
   }) => {
@@ -63,7 +63,7 @@ describe('a pull that is killed', () => {
 })
 
 describe('the lock of a folder', () => {
-  it('is left to the next one by a holder that overslept', async ({ folder }) => {
+  it('is left to the next process by a holder that was suspended too long', async ({ folder }) => {
     const path = join(folder, 'lock')
     let next: Promise<void> | undefined
     let finish = (): void => {}

@@ -89,7 +89,7 @@ it('does with the cache while object storage is in trouble', async ({ folder }) 
   expect(await ensure({ storage: { ...stored, list: away } })).toBe(place)
 })
 
-it('reads the cache alone when offline, and says how a model gets there', async ({ folder }) => {
+it('reads only the cache when offline, and says how to add a model to it', async ({ folder }) => {
   const { place, ensure } = await filledCache(folder)
   const storage = { list: away, get: () => Promise.reject(trouble) }
   expect(await ensure({ storage, isAtHand: true })).toBe(place)
@@ -99,7 +99,7 @@ it('reads the cache alone when offline, and says how a model gets there', async 
   )
 })
 
-it('says which file a full disk could not take, after one attempt', async ({
+it('names the file that a full disk could not store, after one attempt', async ({
   folder,
   onTestFinished,
 }) => {

@@ -18,7 +18,7 @@ const { models } = JSON.parse(
   readFileSync(join(import.meta.dirname, '../../../models.json'), 'utf8'),
 ) as { models: { id: string }[] }
 
-it('serves what is here while the hub keeps a model back, and stops without waiting for it', async ({
+it('serves the available models while the hub delays one, and stops without waiting for it', async ({
   folder,
   onTestFinished,
 }) => {

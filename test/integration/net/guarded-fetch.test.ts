@@ -102,7 +102,7 @@ describe('a call outside', () => {
     expect(peer.requests[0]?.headers.host).toBe(`rebind.test:${port()}`)
   })
 
-  it('speaks http and https alone', async () => {
+  it('uses only http and https', async () => {
     for (const url of ['file:///etc/passwd', 'ftp://a.test/', 'gopher://a.test/', 'nonsense']) {
       await refused(open()({ url }), 'protocol')
     }
@@ -120,7 +120,7 @@ describe('a call outside', () => {
     await refused(open({ redirectsMax: 3 })({ url }), 'protocol')
   })
 
-  it('is not led from the public internet into this network', async () => {
+  it('is not redirected from the public internet into this network', async () => {
     // The check sees a public address, and the connection goes to the peer all the same.
     const seen = ['8.8.8.8']
     const onTheInternet = {
@@ -223,7 +223,7 @@ describe('a kept connection', () => {
     expect(peer.requests).toHaveLength(3)
   })
 
-  it('is replaced by none to a private address', async () => {
+  it('is not replaced by one to a private address', async () => {
     const addresses = ['8.8.8.8', '127.0.0.1']
     const found = {
       family: 4,

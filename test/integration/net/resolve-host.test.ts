@@ -78,7 +78,7 @@ describe('names that clients choose', () => {
     await Promise.all(hanging)
   })
 
-  it('end in an error that says that the host is not reached', async () => {
+  it('end in an error that the host is not reached', async () => {
     const fetch = createGuardedFetch({
       timeoutMs: 10_000,
       allowsPrivateAddresses: false,
@@ -94,7 +94,7 @@ describe('names that clients choose', () => {
     })
   })
 
-  it('come from the hosts file first, and loopback names from nowhere else', async () => {
+  it('are read from the hosts file first, and loopback names only from there', async () => {
     const resolve = open()
     const before = asked.length
     expect(await resolve('LISTED.')).toEqual([
@@ -108,7 +108,7 @@ describe('names that clients choose', () => {
     expect(asked).toHaveLength(before)
   })
 
-  it('are refused beyond a number of lookups at a time', async () => {
+  it('are refused beyond a number of lookups at the same time', async () => {
     const resolve = open({ openMax: 2 })
     const waiting = [resolve('silent-a.test'), resolve('silent-b.test')]
     await expect(resolve('known.test')).rejects.toMatchObject({ code: 'EBUSY' })
@@ -118,7 +118,7 @@ describe('names that clients choose', () => {
     expect(await resolve('known.test')).toHaveLength(1)
   })
 
-  it('are looked up by the system, one after the other, where only that can know them', async () => {
+  it('are looked up by the system, one after another, if only it can know them', async () => {
     const unused = createSocket('udp4')
     unused.bind(0, '127.0.0.1')
     await once(unused, 'listening')

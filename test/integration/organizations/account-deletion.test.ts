@@ -60,7 +60,7 @@ describe('a deleted user', () => {
     expect(anew?.id).not.toBe(own?.id)
   })
 
-  it('leaves to the others what they share, with an owner', async ({ database }) => {
+  it('leaves shared resources to the other members, with an owner', async ({ database }) => {
     const { organizations, newUser, newKey, end, rolesIn } = open(database)
     for (const [others, expected] of [
       [
@@ -93,7 +93,7 @@ describe('a deleted user', () => {
     }
   })
 
-  it('never ends what had no owner: that of the operator', async ({ database }) => {
+  it('never deletes the organization of the operator, which has no owner', async ({ database }) => {
     const { organizations, newUser, newKey, end } = open(database)
     await database.db.insert(tables.organizations).values({ id: 'org-one', name: 'Default' })
     const isAlive = await newKey('org-one')
@@ -104,7 +104,7 @@ describe('a deleted user', () => {
     expect(await organizations.members('org-one')).toEqual([])
   })
 
-  it('is not a member, even when added at this very moment', async ({ database }) => {
+  it('is not a member, even if added at this very moment', async ({ database }) => {
     const { organizations, newUser, end, rolesIn } = open(database)
     const { id } = await organizations.create('Mill', await newUser())
     for (let round = 0; round < 20; round++) {

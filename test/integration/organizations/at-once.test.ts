@@ -54,7 +54,7 @@ function openAll({ db }: Database, perUserMax = 0) {
 const isDone = ({ status }: PromiseSettledResult<unknown>) => status === 'fulfilled'
 
 describe('at once', () => {
-  it('no user makes more organizations at once than one after another', async ({ database }) => {
+  it('no user creates more organizations at once than one after another', async ({ database }) => {
     const { organizations, newUser } = openAll(database, PER_USER_MAX)
     const { id } = await newUser()
     for (let made = 0; made < 3; made++) await organizations.create('Mill', id)
@@ -135,7 +135,7 @@ describe('at once', () => {
   })
 })
 
-it('an older invitation can be accepted however many have come since', async ({ database }) => {
+it('an older invitation can be accepted however many were sent since', async ({ database }) => {
   const { invitations, newUser, newOrganization } = openAll(database)
   const guest = await newUser()
   const wanted = await newOrganization()
@@ -164,7 +164,7 @@ it('an organization has as many keys as one answer can list', async ({ database 
 })
 
 describe('an organization that was deleted', () => {
-  it('gets no key any more from who was let in a moment before', async ({ database }) => {
+  it('gives no key to a caller who was authorized a moment before', async ({ database }) => {
     const { organizations, newUser, tables } = openAll(database)
     const apiKeys = openApiKeys(database.db, tables)
     const { id } = await organizations.create('Mill', (await newUser()).id)

@@ -134,7 +134,7 @@ describe('the mail of an invitation', () => {
 })
 
 describe('an invitation', () => {
-  it('gives a stranger an account whose link signs them in and joins nothing before they accept', async () => {
+  it('gives a stranger an account whose link signs them in; they join only when they accept', async () => {
     const { owner, id, path } = await newOrganization()
     const email = newAddress('stranger')
     const made = await call(owner, 'POST', path, { email: email.toUpperCase(), role: 'admin' })
@@ -261,7 +261,7 @@ describe('an invitation', () => {
     expect(await rolesIn(person.token, id)).toEqual([])
   })
 
-  it('is made by owners and administrators alone, and owners are invited by owners', async () => {
+  it('can be made only by owners and administrators, and owners are invited only by owners', async () => {
     const { owner, id, path } = await newOrganization()
     const [member, admin] = [await newPerson(), await newPerson()]
     for (const [person, role] of [
@@ -283,7 +283,7 @@ describe('an invitation', () => {
     expect((await call(admin.token, 'DELETE', `${path}/${byOwner.body.id}`)).status).toBe(403)
   })
 
-  it('is refused with what is wrong with it', async () => {
+  it('is refused with the reason', async () => {
     const { owner, path } = await newOrganization()
     const person = await newPerson()
     const first = await call(owner, 'POST', path, { email: person.email })
@@ -323,7 +323,7 @@ describe('an invitation', () => {
     await acceptAll(token)
   })
 
-  it('may come from an API key', async () => {
+  it('may be created with an API key', async () => {
     const { body } = await call(tiers.apiKey, 'GET', '/organizations')
     const email = newAddress('by-key')
     const path = `/organizations/${body.data[0]?.id}/invitations`

@@ -87,7 +87,7 @@ describe('an invitation', () => {
     },
   )
 
-  it('to own the organization needs a inviter who is an owner still', async ({ database }) => {
+  it('to own the organization needs an inviter who is still an owner', async ({ database }) => {
     const { as, id, owner, inviter, invite, accept } = await openScene(database, 'owner')
     const { body } = await invite(inviter, 'owner')
     await as(owner, 'PATCH', `/${id}/members/${inviter}`, { role: 'admin' })
@@ -97,7 +97,7 @@ describe('an invitation', () => {
     expect(await accept(lesser.body.id)).toBe(200)
   })
 
-  it('of a key ends with the key, and with what the inviter of the key may do', async ({
+  it("by a key ends with the key, and with the rights of the key's own inviter", async ({
     database,
   }) => {
     const { as, id, owner, inviter, invite, statusOf, received, accept } = await openScene(database)

@@ -47,28 +47,31 @@ async function openScene(database: Database) {
 }
 
 describe('a key', () => {
-  it.for(ROWS)('with %s gives no more than that', async ([, rights, expected], { database }) => {
-    const { as, id, newKey, addMember } = await openScene(database)
-    const key = await newKey(rights())
-    const seen = { added: [] as number[], invited: [] as number[] }
-    for (const role of ['member', 'admin']) {
-      const added = await addMember(role, key)
-      seen.added.push(added.status)
-      const email = `${randomUUID()}@example.test`
-      const invited = await as(key, 'POST', `/${id}/invitations`, { email, role })
-      seen.invited.push(invited.status)
-      for (const { status, body } of [added, invited]) {
-        if (status === 200) continue
-        expect(body.error).toMatchObject({ param: 'role', code: 'insufficient_permissions' })
+  it.for(ROWS)(
+    'with %s gives no more rights than that',
+    async ([, rights, expected], { database }) => {
+      const { as, id, newKey, addMember } = await openScene(database)
+      const key = await newKey(rights())
+      const seen = { added: [] as number[], invited: [] as number[] }
+      for (const role of ['member', 'admin']) {
+        const added = await addMember(role, key)
+        seen.added.push(added.status)
+        const email = `${randomUUID()}@example.test`
+        const invited = await as(key, 'POST', `/${id}/invitations`, { email, role })
+        seen.invited.push(invited.status)
+        for (const { status, body } of [added, invited]) {
+          if (status === 200) continue
+          expect(body.error).toMatchObject({ param: 'role', code: 'insufficient_permissions' })
+        }
       }
-    }
-    expect(seen).toEqual({ added: expected, invited: expected })
-    const { userId } = await addMember('member')
-    const raised = await as(key, 'PATCH', `/${id}/members/${userId}`, { role: 'admin' })
-    expect(raised.status).toBe(expected[1])
-  })
+      expect(seen).toEqual({ added: expected, invited: expected })
+      const { userId } = await addMember('member')
+      const raised = await as(key, 'PATCH', `/${id}/members/${userId}`, { role: 'admin' })
+      expect(raised.status).toBe(expected[1])
+    },
+  )
 
-  it('with the scope organizations alone takes away all the same', async ({ database }) => {
+  it('with only the scope organizations can still remove rights', async ({ database }) => {
     const { as, id, newKey, addMember } = await openScene(database)
     const key = await newKey({ scopes: ['organizations'] })
     const { userId } = await addMember('admin')
@@ -77,7 +80,7 @@ describe('a key', () => {
     expect((await as(key, 'DELETE', path)).status).toBe(200)
   })
 
-  it('manages nothing once the user who made it may not', async ({ database }) => {
+  it('can no longer manage anything once its creator may not', async ({ database }) => {
     const { as, owner, id, newKey, addMember, call } = await openScene(database)
     const { userId: creator } = await addMember('admin')
     const key = await newKey({ createdBy: creator })

@@ -9,7 +9,7 @@ import { closeSurfaces, openSurface } from './organizations-surface.ts'
 afterEach(closeSurfaces)
 
 describe('organizations', () => {
-  it('are made by users, listed beside their own one, renamed and deleted', async ({
+  it('are created by users, listed beside their personal one, renamed and deleted', async ({
     database,
   }) => {
     const { as, newUser } = await openSurface(database)
@@ -36,7 +36,7 @@ describe('organizations', () => {
     })
   })
 
-  it('are not made by anonymous users', async ({ database }) => {
+  it('cannot be created by anonymous users', async ({ database }) => {
     const { as, newUser } = await openSurface(database)
     const user = await newUser()
     await database.pool.query('update users set is_anonymous = true where id = $1', [user])
@@ -47,7 +47,7 @@ describe('organizations', () => {
     expect((await as(user, 'GET', '')).body.data).toHaveLength(1)
   })
 
-  it('take their keys with them', async ({ database }) => {
+  it('delete their keys when they are deleted', async ({ database }) => {
     const { as, newUser, newOrganization, newKey } = await openSurface(database)
     const owner = await newUser()
     const id = await newOrganization(owner)
@@ -81,7 +81,7 @@ describe('organizations', () => {
 })
 
 describe('members', () => {
-  it('join by their own consent alone', async ({ database }) => {
+  it('join only by their own consent', async ({ database }) => {
     const { as, newUser, newOrganization, call } = await openSurface(database)
     const [owner, user, other] = [await newUser(), await newUser(), await newUser()]
     const id = await newOrganization(owner)
@@ -141,7 +141,7 @@ describe('members', () => {
     expect((await as(member, 'GET', `/${id}`)).status).toBe(404)
   })
 
-  it('never lose their last owner, also when two leave at once', async ({ database }) => {
+  it('always keep one owner, even if two leave at once', async ({ database }) => {
     const { as, newUser, newOrganization, join } = await openSurface(database)
     const [one, two] = [await newUser(), await newUser()]
     const id = await newOrganization(one)

@@ -83,7 +83,7 @@ const ROWS: readonly Row[] = [
 ]
 
 describe('the role of a caller', () => {
-  it('is asked for by every endpoint of an organization', async ({ database }) => {
+  it('is checked by every endpoint of an organization', async ({ database }) => {
     const { app } = await openSurface(database)
     const { paths } = (await (await app.inject('/openapi.json')).json()) as {
       paths: Record<string, Record<string, unknown>>

@@ -50,7 +50,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('are made by e-mail, confirmed by its link, and left again', async () => {
+  it('are created by e-mail, confirmed by its link, and signed out again', async () => {
     const { page, problems, close } = await openPage(stack.browser)
     await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')
@@ -117,7 +117,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('stay shut for a wrong password, which is said in words', async () => {
+  it('stay closed for a wrong password, with a message', async () => {
     const { page, close } = await openPage(stack.browser)
     await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')

@@ -125,7 +125,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('asks an administrator with an authenticator for its code, and takes each code once', async () => {
+  it('requires the code of an administrator with an authenticator, and accepts each code once', async () => {
     const service = await serviceToken()
     const email = 'careful@example.test'
     const user = { email, password: PASSWORD, email_confirm: true, role: 'service_role' }
@@ -152,7 +152,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('says when it has been signed out elsewhere, and can be paused', async () => {
+  it('reports a sign-out elsewhere, and can be paused', async () => {
     const { page, close } = await openPage(stack.browser)
     await signIn(page)
     await page.getByRole('button', { name: 'Pause' }).click()

@@ -131,7 +131,7 @@ describe('the flows of the console', { timeout: PATIENCE_MS }, () => {
     await page.context().close()
   })
 
-  it('changes the limits of a key, which hold', async () => {
+  it('changes the limits of a key, which take effect', async () => {
     const { id, secret = '' } = await v1('/api_keys', { name: 'limited in the console' })
     const page = await openSignedIn()
     await open(page, 'keys')

@@ -43,7 +43,7 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('is the same behind a query, and describes nothing from elsewhere', async () => {
+  it('is the same with a query, and describes nothing from elsewhere', async () => {
     const { page, problems, close } = await openPage(stack.browser)
     const query = '?ref=mail&url=https://elsewhere.example/openapi.json'
     await page.goto(`${stack.tiers.url}/docs${query}`)

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => stack?.stop())
 
 describe('images in the playground', { timeout: PATIENCE_MS }, () => {
-  it.for(LOOKS)('are made, painted over, redrawn and varied on $name', async (look) => {
+  it.for(LOOKS)('are generated, masked, redrawn and varied on $name', async (look) => {
     const { page, problems, close } = await openPage(stack.browser, look)
     await page.addInitScript(KEEP_MASK)
     await page.goto(`${stack.tiers.url}/#images`)

@@ -58,7 +58,7 @@ describe('leaving the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('in one tab closes the other one, too', async () => {
+  it('in one tab signs out the other one, too', async () => {
     const { page, close } = await openPage(stack.browser)
     await page.goto(stack.tiers.url)
     await signIn(page, { stays: true })
@@ -119,7 +119,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it('leaves no microphone on after two clicks in a row', async () => {
+  it('keeps no microphone on after two clicks in a row', async () => {
     await withPlayground(async (page) => {
       await openTab(page, 'Speech')
       await recordButton(page).dblclick()
@@ -134,7 +134,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('draws a new image although a file that is none was chosen for another task', async () => {
+  it('draws a new image although an invalid file was chosen for another task', async () => {
     await withPlayground(async (page) => {
       await openTab(page, 'Images')
       await page.getByLabel('What to do').selectOption('edits')
@@ -151,7 +151,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('comes to know by itself that a model has been loaded', async () => {
+  it('detects by itself that a model has been loaded', async () => {
     const { page, close } = await openPage(stack.browser)
     let isLoaded = false
     await page.route('**/v1/engines', async (route) => {

@@ -161,7 +161,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('stops a stream on the button, keeps what was said and goes on from it', async () => {
+  it('stops a stream on the button, keeps its text and continues from it', async () => {
     await withPlayground(undefined, async (page) => {
       // Without the ids that end its texts, the model goes on to the limit.
       await page.route('**/v1/chat/completions', (route) =>
@@ -230,7 +230,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('opens its panels by keyboard alone', async () => {
+  it('opens its panels with the keyboard', async () => {
     await withPlayground(undefined, async (page) => {
       await page.getByRole('tab', { name: 'Chat' }).focus()
       await page.keyboard.press('ArrowRight')
@@ -248,7 +248,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('says in words what is wrong, and shows hostile texts as texts', async () => {
+  it('describes errors in words, and shows hostile text as text', async () => {
     await withPlayground(undefined, async (page) => {
       await page.getByLabel('Your message').fill(HOSTILE)
       await page.getByRole('button', { name: 'Send' }).click()

@@ -58,7 +58,7 @@ describe('the root address', () => {
     expect((await get('/', { accept: BROWSER }, 'HEAD')).status).toBe(200)
   })
 
-  it('is where its other names lead, with a slash at their end or without', async () => {
+  it('is the target of its other names, with or without a slash at the end', async () => {
     for (const [path, status, location] of [
       ['/playground', 308, './'],
       ['/playground/', 308, '../'],
@@ -93,7 +93,7 @@ describe('the root address', () => {
     expect(page).not.toMatch(/ style="| on\w+="|<script(?![^>]*src=)/)
   })
 
-  it('serves its files with their types, for good under their version and never as another', async () => {
+  it('serves its files with their types, cached forever under their version and never as another', async () => {
     const paths = await assetPaths()
     expect(paths.length).toBeGreaterThanOrEqual(4)
     for (const path of paths) {

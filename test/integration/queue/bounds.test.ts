@@ -64,7 +64,7 @@ describe('the queues', () => {
     await server.close()
   })
 
-  it('refuse a job beyond their depth at once and say when to come back', async () => {
+  it('refuse a job beyond their depth at once and say when to retry', async () => {
     const abort = new AbortController()
     const waiting = Array.from({ length: 5 }, () =>
       readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal }))).catch(() => 'gone'),
@@ -106,7 +106,7 @@ describe('the queues', () => {
     await small.close()
   })
 
-  it('take as many of a burst as they have room for', async () => {
+  it('accept as many jobs of a burst as they have room for', async () => {
     const abort = new AbortController()
     const { signal } = abort
     const outcomes: string[] = []
@@ -123,7 +123,7 @@ describe('the queues', () => {
     await Promise.all(burst)
   })
 
-  it('take the first job of an organization also while another one fills them', async () => {
+  it('accept the first job of an organization while another one fills them', async () => {
     const abort = new AbortController()
     const send = (organizationId: string) =>
       readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal, organizationId }))).catch(
@@ -291,7 +291,7 @@ describe('the queues', () => {
     expect(await Promise.all(running)).toEqual(running.map(() => 'gone'))
   })
 
-  it('list their workers with what they serve', async () => {
+  it('list their workers with the models that they serve', async () => {
     await startWorker(3)
     await eventually(async () => {
       const [heartbeat] = await listWorkers(redis, queueKeys(prefix))

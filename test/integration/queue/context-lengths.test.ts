@@ -18,7 +18,7 @@ import { WorkerHost } from '#workers/server/worker-host.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-it('lists the contexts of text models from the heartbeats of their worker, also of those put out of memory', async () => {
+it('lists the contexts of text models from the heartbeats of their worker, also of unloaded ones', async () => {
   const catalogue = await loadCatalogue(join(ROOT, 'models.json'))
   const [url, prefix] = [inject('redisUrl'), freshPrefix()]
   const submitter = await openTestSubmitter(url, prefix)

@@ -120,7 +120,7 @@ describe('a job survives', () => {
     }
   })
 
-  it('jobs beside one that kills its worker, which is dead-lettered when it did so twice alone', async () => {
+  it('jobs beside one that kills its worker, which is dead-lettered when it did so twice on its own', async () => {
     let deaths = 0
     let isOver = false
     const respawn = async (): Promise<void> => {

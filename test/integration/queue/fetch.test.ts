@@ -30,7 +30,7 @@ describe('a worker that waits', () => {
     await redis.close()
   })
 
-  it('is woken by the job itself: its fetch waits in Redis behind its wait', async () => {
+  it('is woken by the job: its fetch waits in Redis while it is idle', async () => {
     const marker = queueKeys(prefix).bull('completion', 'toy', 'marker')
     const connection = new Redis(redis.url)
     const watcher = await connection.monitor()
@@ -55,7 +55,7 @@ describe('a worker that waits', () => {
     await worker.stop()
   })
 
-  it('takes no job with it when it stops', async () => {
+  it('does not take a job when it stops', async () => {
     const leaving = await startToyWorker(redis.url, prefix, 4)
     const staying = await startToyWorker(redis.url, prefix, 4)
     await readAll(submitter.submit(toyRequest('hello', 1)))

@@ -31,7 +31,7 @@ describe('a job', () => {
     await redis.close()
   })
 
-  it('is answered with what its worker said, in order and once', async () => {
+  it('is answered with the replies of its worker, in order and once', async () => {
     const seen = await readAll(submitter.submit(toyRequest('hello', 100)))
     expect(seen).toMatchObject({ text: toyText(100), starts: 1, results: 1 })
   })
@@ -54,7 +54,7 @@ describe('a job', () => {
     expect(all.map(({ text }) => text)).toEqual(all.map((_, i) => toyText(10 + i)))
   })
 
-  it('leaves nothing behind', async () => {
+  it('leaves neither a queued job nor a ledger entry', async () => {
     await readAll(submitter.submit(toyRequest('hello', 3)))
     const queue = submitter.producer.queue('completion', 'toy')
     await eventually(async () => {
@@ -64,7 +64,7 @@ describe('a job', () => {
     expect(submitter.ledger.size).toBe(0)
   })
 
-  it('whose time is up before it runs is answered with a timeout', async () => {
+  it('whose deadline passes before it runs is answered with a timeout', async () => {
     const request = toyRequest('hang', 1, { deadlineAtMs: Date.now() + 600 })
     const thrown = await readAll(submitter.submit(request)).catch((e: unknown) => e)
     expect(thrown).toMatchObject({ kind: 'deadline' })

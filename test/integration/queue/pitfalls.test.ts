@@ -53,7 +53,7 @@ describe('the queues, where BullMQ is known to trip', () => {
     expect(users).toEqual([])
   })
 
-  it('take model ids with colons and slashes, and ids of digits alone', async () => {
+  it('accept model ids with colons and slashes, and ids that consist of digits', async () => {
     expect(queueName('completion', 'org/model:v1')).not.toMatch(/[:/]/)
     const producer = new JobProducer({ redis, keys: queueKeys(prefix), log })
     const request = toyRequest('x', 1)
@@ -112,7 +112,7 @@ describe('the queues, where BullMQ is known to trip', () => {
     await worker.stop()
   })
 
-  it('go on after a failover has made their server a replica for a while', async () => {
+  it('continue after a failover has made their server a replica for some time', async () => {
     const worker = await startToyWorker(server.url, prefix, 2)
     await readAll(submitter.submit(toyRequest('before', 2)))
     const other = await startRedis()

@@ -11,7 +11,7 @@ import { redisChecks } from '#shared/queue/checks.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { log } from '#test/support/queue.ts'
 
-it('advises to raise maxmemory only where Redis is there and full', async () => {
+it('advises to raise maxmemory only if Redis is reachable and full', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-redis-checks-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const server = await startRedis(folder, { password: 'checks', onProgress: () => {} })

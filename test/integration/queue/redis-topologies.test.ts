@@ -72,7 +72,7 @@ describe('a server without TLS', () => {
     await expect(probeRedis(url)).rejects.toThrow(reason)
   })
 
-  it('has the fault of the connection where nothing listens', async () => {
+  it('reports the connection error if nothing listens', async () => {
     await expect(probeRedis('rediss://127.0.0.1:1')).rejects.toThrow(/ECONNREFUSED/)
   })
 })

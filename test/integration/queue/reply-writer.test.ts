@@ -43,7 +43,7 @@ describe('the reply writer', () => {
   const tokensOf = (reply: Reply | undefined): unknown =>
     reply?.type === 'delta' ? reply.deltas.flatMap(({ tokenIds }) => tokenIds) : reply?.type
 
-  it('sends what is said in one go as one frame, with the deltas of each run as one reply', async () => {
+  it('sends the replies of one turn as one frame, and the deltas of each run as one reply', async () => {
     const [one, other] = [replySource('one'), replySource('other')]
     writer.push(stream, one, started)
     for (const tokenId of [1, 2, 3]) {
@@ -76,7 +76,7 @@ describe('the reply writer', () => {
     )
   })
 
-  it('joins no deltas over another reply of the run, nor with what has left', async () => {
+  it('does not join deltas across another reply of the run, nor with sent ones', async () => {
     const one = replySource('one')
     writer.push(stream, one, token(1))
     writer.push(stream, one, { type: 'progress', step: 1, steps: 2 })
@@ -91,7 +91,7 @@ describe('the reply writer', () => {
     ])
   })
 
-  it('lets a token that follows a frame wait for others, but neither a beginning nor an end', async () => {
+  it('delays a token that follows a frame, but neither a beginning nor an end', async () => {
     const one = replySource('one')
     writer.push(stream, one, started)
     // Replies sent at once are in the stream before this reads it: both use one connection.
@@ -109,7 +109,7 @@ describe('the reply writer', () => {
     await expect.poll(() => redis.xlen(stream)).toBe(3)
   })
 
-  it('repeats a frame that Redis did not take, before those after it', async () => {
+  it('repeats a frame that Redis did not accept, before those after it', async () => {
     let refusals = 2
     const refusing = new Proxy(redis, {
       get(target, name) {
@@ -132,7 +132,7 @@ describe('the reply writer', () => {
     patient.close()
   })
 
-  it('splits what is too much for one frame, and lets the stream expire', async () => {
+  it('splits replies that are too large for one frame, and lets the stream expire', async () => {
     const one = replySource('one')
     for (let step = 1; step <= 600; step += 1) {
       writer.push(stream, one, { type: 'progress', step, steps: 600 })

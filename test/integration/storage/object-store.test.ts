@@ -49,7 +49,7 @@ describe.each(KINDS)('an object store on %s', (_kind, start) => {
     },
   )
 
-  it('serves a range and says how large the whole is', async () => {
+  it('serves a range and states the size of the whole object', async () => {
     const key = `${prefix}/range`
     await store.put(key, Buffer.from('0123456789'))
     const { body, totalBytes } = await store.get(key, { start: 2, end: 4 })
@@ -85,7 +85,7 @@ describe.each(KINDS)('an object store on %s', (_kind, start) => {
     await expect(store.get(`${prefix}/never`)).rejects.toMatchObject({ kind: 'notFound' })
   })
 
-  it('lists what lies below a prefix, in key order', async () => {
+  it('lists the keys below a prefix, in order', async () => {
     for (const name of ['b', 'a', 'c/d'])
       await store.put(`${prefix}/list/${name}`, Buffer.from(name))
     const keys: string[] = []

@@ -82,7 +82,7 @@ it.each([
   expect(asked()).toBe(CALLS.length * times)
 })
 
-it('a long answer may take long, as long as some of it comes', async () => {
+it('a long answer may take long as long as data arrives', async () => {
   const { store } = await storeOn(async (response) => {
     response.writeHead(200, { 'content-length': 10 * MIB })
     for (let piece = 0; piece < 10; piece += 1) {

@@ -104,7 +104,7 @@ it('sends a long stream in parts, each byte once and in its place', async () => 
   }
 })
 
-it('sends what fits into one part at once', async () => {
+it('sends a body that fits into one part at once', async () => {
   await store.put('whole', filled(4))
   expect(seen).toEqual(['PUT x-id'])
 })
@@ -146,7 +146,7 @@ it('finds an upload that a killed process has left, and aborts it', async () => 
   await end
 })
 
-it('leaves the uploads of others in the same bucket alone', async () => {
+it('does not touch the uploads of others in the same bucket', async () => {
   unfinished.set('theirs', 'backups/database.tar')
   unfinished.set('ours', 'media/img-1/0.png')
   const found = await Array.fromAsync(store.list(STAGED))
@@ -155,7 +155,7 @@ it('leaves the uploads of others in the same bucket alone', async () => {
   expect([...unfinished.keys()]).toEqual(['theirs'])
 })
 
-it('finds nothing where the server cannot list uploads', async () => {
+it('finds no uploads if the server cannot list them', async () => {
   const direct = await openObjectStore(s3.config)
   expect(await Array.fromAsync(direct.list(STAGED))).toEqual([])
   direct.close()

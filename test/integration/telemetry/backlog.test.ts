@@ -102,7 +102,7 @@ describe('the scaling of the workers', () => {
     }
   })
 
-  it('answers 404 for a queue that is none, and 503 rather than a wrong number', async () => {
+  it('answers 404 for an unknown queue, and 503 rather than a wrong number', async () => {
     const unknown = await fetch(`${tiers.metricsUrl}/metrics-api/queues/completion.nobody`)
     expect(unknown.status).toBe(404)
     // A list in place of a sorted set is an example of everything that keeps Redis from counting.

@@ -95,7 +95,7 @@ describe('the telemetry of a process', () => {
     return link
   }
 
-  it('holds no password, token or link of a user', async () => {
+  it('contains no password, token or link of a user', async () => {
     const email = `${plant('address')}@example.test`
     const password = plant('password')
     const data = { note: plant('user data') }
@@ -151,7 +151,7 @@ describe('the telemetry of a process', () => {
     await call('/otp', { phone: plant('number that is none') })
   })
 
-  it('holds no prompt, answer or key of inference', async () => {
+  it('contains no prompt, answer or key of inference', async () => {
     const chat = { model: 'tiny-chat', max_tokens: 6 }
     const tool = { name: 'find', parameters: { type: 'object', title: plant('tool schema') } }
     const answer = await ask('/v1/chat/completions', {
@@ -193,7 +193,7 @@ describe('the telemetry of a process', () => {
     if (typeof created.json.secret === 'string') canaries.know('created key', created.json.secret)
   })
 
-  it('holds no content of a file, a batch or an activity', async () => {
+  it('contains no content of a file, a batch or an activity', async () => {
     const form = new FormData()
     form.set('purpose', 'search')
     const line = JSON.stringify({ text: plant('file content'), metadata: plant('file metadata') })
@@ -220,7 +220,7 @@ describe('the telemetry of a process', () => {
     })
   })
 
-  it('holds nothing of a job that waits, in the dashboard either', async () => {
+  it('contains no content of a waiting job, and neither does the dashboard', async () => {
     const abort = new AbortController()
     const waiting = fetch(`${tiers.url}/v1/embeddings`, {
       method: 'POST',
@@ -242,7 +242,7 @@ describe('the telemetry of a process', () => {
     await waiting
   })
 
-  it('was searched for as many secrets as were planted, and none is in it', async () => {
+  it('was searched for all planted secrets, and contains none', async () => {
     expect(canaries.size).toBeGreaterThanOrEqual(SECRETS_MIN)
     // Telemetry and log lines on their way arrive with the end of the processes.
     const metrics = await Promise.all(
@@ -261,7 +261,7 @@ describe('the telemetry of a process', () => {
     expect(canaries.foundIn(pages.join('\n'))).toEqual([])
   })
 
-  it('would have been caught: the search sees through what logs do to a text', () => {
+  it('would have revealed them: the search decodes the encodings of logs', () => {
     const own = new Canaries()
     const secret = own.plant('secret')
     const disguises = [

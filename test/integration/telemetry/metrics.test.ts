@@ -127,7 +127,7 @@ describe('the metrics of a running installation', () => {
     expect(await grown('_sum')).toBe(8)
   })
 
-  it('counts a client that leaves as a cancellation and as 499', async () => {
+  it('counts a client that disconnects as a cancellation and as 499', async () => {
     const abort = new AbortController()
     // No worker serves this model, so its job waits.
     const form = new FormData()
@@ -246,7 +246,7 @@ describe('the metrics of a running installation', () => {
     expect(sumOf(api, 'vllm:request_success_total', model)).toBeGreaterThan(0)
   })
 
-  it('serves metrics at / and /metrics alone, to readers alone, in bounded number', async () => {
+  it('serves metrics only at / and /metrics, only to readers, and in bounded number', async () => {
     for (const url of [tiers.metricsUrl, worker.metricsUrl]) {
       const [root, named] = await Promise.all(
         ['/', '/metrics'].map(async (path) => fetch(`${url}${path}`)),

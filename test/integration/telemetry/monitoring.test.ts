@@ -61,7 +61,7 @@ describe('the monitoring of a running installation', () => {
     expect(firing.map(({ alert }) => alert)).toEqual([])
   })
 
-  it('has a fault and a runbook for every alert, and says what to do about it', () => {
+  it('has a fault and a runbook for every alert, with instructions', () => {
     const names = alerts.map(({ alert }) => alert)
     expect(names.toSorted()).toEqual(Object.keys(FAULTS).sort())
     expect(readRunbooks().sort()).toEqual(names.toSorted())

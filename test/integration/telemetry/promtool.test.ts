@@ -34,7 +34,7 @@ describe.skipIf(promtool === undefined)('promtool', () => {
     expect(findFaults(['check', 'rules', 'alerts.yml'])).toBe('')
   })
 
-  it('sees the alerts fire and stay silent as their tests say', () => {
+  it('confirms that the alerts fire and stay silent as their tests require', () => {
     const text = readFileSync(join(FOLDER, 'alerts.test.yml'), 'utf8')
     expect((parse(text) as { tests: unknown[] }).tests.length).toBeGreaterThan(3)
     expect(findFaults(['test', 'rules', 'alerts.test.yml'])).toBe('')

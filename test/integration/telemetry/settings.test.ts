@@ -48,7 +48,7 @@ async function withTiers(
 }
 
 describe('AUTH_METRICS_EXPORTER', () => {
-  it('opentelemetry sends what prometheus would serve, under the same names', async () => {
+  it('opentelemetry sends the metrics that prometheus would serve, under the same names', async () => {
     const env = {
       AUTH_METRICS_EXPORTER: 'opentelemetry',
       OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: 'http/json',
@@ -148,7 +148,7 @@ describe('AUTH_TRACING_ENABLED', () => {
     await collector.stop()
   })
 
-  it('with a collector that is away costs no request and one line', async () => {
+  it('with an unreachable collector fails no request and logs one line', async () => {
     const env = {
       AUTH_TRACING_ENABLED: 'true',
       OTEL_BSP_SCHEDULE_DELAY: '20',

@@ -158,7 +158,7 @@ describe('traces', () => {
     expect(receiver.headers.at(-1)?.['x-collector-key']).toBe('abc')
   })
 
-  it('have no orphan spans when a worker is killed and the job goes on elsewhere', async () => {
+  it('have no orphan spans when a worker is killed and another one continues the job', async () => {
     const parent = newParent()
     const init = { method: 'POST', body: await clipForm('en-long.flac') }
     const answering = send('/v1/audio/transcriptions', init, parent.header)

@@ -17,7 +17,7 @@ const KILLS = 3
 const JOURNALED_MS = 700
 const POLL = { timeout: 60_000, interval: 100 }
 
-it('writes one row of usage for every answered request, also when a process is killed or a client leaves', {
+it('writes one row of usage for every answered request, also when a process is killed or a client disconnects', {
   timeout: 300_000,
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
   const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })

@@ -50,7 +50,7 @@ async function openMetered(database: Database, redisUrl: string, prefix: string)
 }
 
 describe('the use of a job', () => {
-  it('is one row with its real tokens, for every kind of caller', async ({
+  it('is one row with its actual tokens, for every kind of caller', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -72,7 +72,7 @@ describe('the use of a job', () => {
     expect(recorded).toEqual([8])
   })
 
-  it('counts the tokens so far when the client leaves', async ({
+  it('counts the tokens so far when the client disconnects', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -87,7 +87,7 @@ describe('the use of a job', () => {
     expect(recorded).toEqual([1 + tokens])
   })
 
-  it('is nothing when the job was refused', async ({ database, redisUrl, keyPrefix }) => {
+  it('is zero if the job was refused', async ({ database, redisUrl, keyPrefix }) => {
     const { metered, rows } = await openMetered(database, redisUrl, keyPrefix)
     const reading = (async () => {
       for await (const _ of metered.submit(toyRequest('bad', 7)));
@@ -96,7 +96,7 @@ describe('the use of a job', () => {
     expect(await rows()).toEqual([])
   })
 
-  it('is charged once when a line of a batch is run again', async ({
+  it('is charged once if a line of a batch is run again', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -190,9 +190,7 @@ describe('GET /v1/usage', () => {
     expect((await list(MARCH, await newKey('org-two'))).body.data).toHaveLength(1)
   })
 
-  it('shows members what they took themselves, and administrators everything', async ({
-    database,
-  }) => {
+  it('shows members their own usage, and administrators all of it', async ({ database }) => {
     const usage = openUsageRecord(database.db, usageTables(''))
     const [me, other] = [randomUUID(), randomUUID()]
     await usage.add([
@@ -221,7 +219,7 @@ describe('GET /v1/usage', () => {
     expect(await requests('owner')).toEqual([3])
   })
 
-  it('has what was just answered, by default of the last 30 days', async ({ database }) => {
+  it('includes the latest answers, by default of the last 30 days', async ({ database }) => {
     const { usageWriter, list } = await openSurface(database)
     usageWriter.write(rowOf({ createdAt: new Date() }))
     usageWriter.write(rowOf({ createdAt: new Date(Date.now() - 40 * 86_400_000) }))

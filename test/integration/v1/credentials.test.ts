@@ -185,7 +185,7 @@ async function headersOf(make: () => Promise<string | undefined>, body: object |
 }
 
 describe('every route of the routing table that is not listed as open', () => {
-  it('is refused to every credential that is not valid', async () => {
+  it('is refused to every invalid credential', async () => {
     expect(guarded.filter(({ path }) => path.startsWith('/v1/')).length).toBeGreaterThan(80)
     expect(guarded.filter(isOfConsole).length).toBeGreaterThan(60)
     const opened: unknown[] = []
@@ -208,7 +208,7 @@ describe('every route of the routing table that is not listed as open', () => {
 })
 
 describe('an API key', () => {
-  it('is not guessed: after ten wrong ones with its beginning the right one waits too', async () => {
+  it('cannot be guessed: after ten wrong ones with its beginning, the right one must wait too', async () => {
     const { secret } = await newKey({})
     const guess = (at: number) =>
       `${secret.slice(0, 12)}${String(at).padStart(secret.length - 12, 'x')}`
@@ -221,7 +221,7 @@ describe('an API key', () => {
     expect([status, body.error.code]).toEqual([429, 'over_request_rate_limit'])
   })
 
-  it('is not created by an anonymous user, until the user has an address', async () => {
+  it('cannot be created by an anonymous user until the user has an address', async () => {
     const { body } = await call('POST', '/signup', undefined, {})
     expect(body.user.is_anonymous).toBe(true)
     const refused = await call('POST', '/v1/api_keys', body.access_token, { name: 'x' })
@@ -235,7 +235,7 @@ describe('an API key', () => {
 describe('every route of the user server that needs a user', () => {
   const ofUsers = ROUTES.filter(({ guard }) => guard !== 'public')
 
-  it('is refused to every credential that is not valid', async () => {
+  it('is refused to every invalid credential', async () => {
     expect(ofUsers.length).toBeGreaterThan(20)
     const opened: unknown[] = []
     for (const [name, make] of revoked) {
@@ -249,7 +249,7 @@ describe('every route of the user server that needs a user', () => {
     expect(opened).toEqual([])
   })
 
-  it('of an administrator is refused to a user and to an API key', async () => {
+  it('and belongs to administrators is refused to a user and to an API key', async () => {
     const opened: unknown[] = []
     for (const credential of [user.token, (await newKey({})).secret]) {
       for (const { method, path } of ofUsers.filter(({ guard }) => guard === 'admin')) {

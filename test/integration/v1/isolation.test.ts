@@ -75,7 +75,7 @@ describe('every route that takes an id', () => {
     found = routes.filter(({ method, path }) => method === 'GET' && !path.endsWith('/result'))
   })
 
-  it("answers 404 for another organization's, and leaves it as it was", async () => {
+  it("answers 404 for another organization's, and does not change it", async () => {
     // A caller that is not a user is refused before anything is looked up.
     for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
       const id = await creatorOf(route.path)(other)
@@ -123,7 +123,7 @@ describe('every route that takes an id', () => {
     }
   })
 
-  it('answers 404 for what was deleted', async () => {
+  it('answers 404 for a deleted one', async () => {
     const deletions = routes.filter(
       ({ method, path }) => method === 'DELETE' && path.split('{').length === 2,
     )
@@ -300,7 +300,7 @@ describe('every field and parameter that names a thing', () => {
     }
   })
 
-  it('is another key for each organization: Idempotency-Key', async () => {
+  it('is different for each organization: Idempotency-Key', async () => {
     const send = ({ secret }: Scene, object: string) =>
       request(
         secret,

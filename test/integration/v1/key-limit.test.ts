@@ -7,7 +7,7 @@ import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
 describe('the API keys of an organization', () => {
-  it('are at most 10,000, which the refusal says, and a revoked one makes room', async ({
+  it('are at most 10,000, as the refusal says, and revoking one makes room', async ({
     database,
   }) => {
     const tables = organizationTables('')

@@ -181,7 +181,7 @@ describe('a key', () => {
     }
   })
 
-  it('with a scope alone is served in its family, and refused in all others', async () => {
+  it('with only one scope is served in its family, and refused in all others', async () => {
     for (const scope of SCOPES) {
       const only = await newKey({ scopes: [scope] })
       for (const { name, scope: wanted, code } of await callAll(only)) {
@@ -191,7 +191,7 @@ describe('a key', () => {
     }
   })
 
-  it('may be given a time as far away as can be stored, and none beyond', async () => {
+  it('may expire as late as can be stored, and no later', async () => {
     const secret = await newKey({})
     const last = Date.UTC(9999, 11, 31) / 1000
     const create = (expiresAt: number) =>
@@ -202,7 +202,7 @@ describe('a key', () => {
     }
   })
 
-  it('whose time is over is refused on every route', async () => {
+  it('that has expired is refused on every route', async () => {
     const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) })
     for (const { name, scope, status, code } of await callAll(expired)) {
       if (scope === 'none') continue
@@ -210,7 +210,7 @@ describe('a key', () => {
     }
   })
 
-  it('with a list of models knows no other, however it is named', async () => {
+  it('with a list of models finds no other model, by any name', async () => {
     const limited = await newKey({ modelIds: ['another-model'] })
     for (const [method, path, body] of MODEL_REQUESTS) {
       const { status, code } = await send(limited, method, path, body)

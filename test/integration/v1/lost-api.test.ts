@@ -140,7 +140,7 @@ describe('a request whose API process is killed', () => {
     },
   )
 
-  it('goes on when its worker is killed with it', TIMEOUT, async () => {
+  it('continues when its worker is killed at the same time', TIMEOUT, async () => {
     const doomed = await tiers.startApi()
     const key = randomUUID()
     const body = { ...COMPLETION, temperature: 0, frequency_penalty: 0.7, stream: true }

@@ -49,7 +49,7 @@ interface Described {
 }
 
 describe('the OpenAPI document', () => {
-  it('holds schemas that are JSON Schema: requests are checked by the same ones', async () => {
+  it('contains schemas that are JSON Schema: requests are checked by the same ones', async () => {
     const document: unknown = await (await fetch(`${api.url}/openapi.json`)).json()
     const schemas = [...schemasOf(document)]
     expect(schemas.length).toBeGreaterThan(300)
@@ -68,7 +68,7 @@ describe('the OpenAPI document', () => {
     expect(content?.['application/json']?.schema).toEqual({ $ref: '#/components/schemas/Error' })
   })
 
-  it('describes every route but those that say that they are hidden, and nothing else', async () => {
+  it('describes every route except the hidden ones, and nothing else', async () => {
     const { paths } = (await (await fetch(`${api.url}/openapi.json`)).json()) as {
       readonly paths: Record<string, Record<string, unknown>>
     }
@@ -85,7 +85,7 @@ describe('the OpenAPI document', () => {
 })
 
 describe('the page of the document', () => {
-  it('resolves references itself, and leaves a schema within itself as one', async () => {
+  it('resolves references itself, and keeps a reference of a schema to itself', async () => {
     const { url } = api
     const script = await (await fetch(`${url}/docs/static/swagger-initializer.js`)).text()
     const plugins = pluginsOf(script)
@@ -181,7 +181,7 @@ describe('the description of a body', () => {
     expect(accepts({ ...body, surplus: 1, [field ?? '']: [{ ...item, surplus: 1 }] })).toBe(true)
   })
 
-  it('of a new API key accepts no other field', async () => {
+  it('of a new API key allows no other field', async () => {
     const { accepts } = await bodyOf('/v1/api_keys')
     expect([accepts({ name: 'x' }), accepts({ name: 'x', surplus: 1 })]).toEqual([true, false])
   })

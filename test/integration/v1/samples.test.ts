@@ -84,7 +84,7 @@ function readersEnv() {
 }
 
 describe('the samples of the documents', () => {
-  it('are found', () => {
+  it('exist', () => {
     expect(catalogues.length).toBeGreaterThan(5)
     expect(programs.length).toBeGreaterThan(1)
     expect(commands.length).toBeGreaterThan(5)

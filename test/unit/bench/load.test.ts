@@ -159,13 +159,13 @@ describe('the arrivals', () => {
     expect(arrivedUntil(scenario, elapsedMs)).toBe(wanted)
   })
 
-  it('refuse what is not a duration', () => {
+  it('refuse an invalid duration', () => {
     expect(durationMs('2m')).toBe(120_000)
     expect(() => durationMs('soon')).toThrow('no duration')
   })
 })
 
-it('judges thresholds as k6 does, and refuses what is none', () => {
+it('judges thresholds like k6, and refuses invalid ones', () => {
   const trend = new Metric('trend')
   for (let value = 1; value <= 100; value += 1) trend.add(value)
   const rate = new Metric('rate')

@@ -96,13 +96,13 @@ describe('the licence check', () => {
     expect(await check('left-pad', license)).toMatchObject({ status })
   })
 
-  it('holds an exception to the packages that it is for', async () => {
+  it('applies an exception only to its packages', async () => {
     const license = 'LGPL-3.0-or-later'
     expect(await check('@img/sharp-libvips-linux-x64', license)).toMatchObject({ status: 0 })
     expect(await check('codec-parser', license)).toMatchObject({ status: 1 })
   })
 
-  it('leaves what is only for development alone', async () => {
+  it('ignores packages that are only for development', async () => {
     expect(await check('lightningcss', 'MPL-2.0', true)).toMatchObject({ status: 0 })
   })
 

@@ -38,7 +38,7 @@ describe.each(RENDERINGS)('deploy/helm with the values %s', (name) => {
   const deployments = objects.filter(({ kind }) => kind === 'Deployment')
 
   // Write it again with `helm` at hand and `vitest -u`.
-  it('is what helm renders, where helm is at hand', async ({ skip }) => {
+  it('equals the output of helm, if helm is installed', async ({ skip }) => {
     const rendered = render(name)
     if (rendered === undefined) return skip('no helm on this machine')
     await expect(rendered).toMatchFileSnapshot(`../../fixtures/helm/${name}.yaml`)
@@ -54,7 +54,7 @@ describe.each(RENDERINGS)('deploy/helm with the values %s', (name) => {
     },
   )
 
-  it('gives every container bounds and no rights, and probes to those that serve', () => {
+  it('gives every container limits and no privileges, and probes to those that serve', () => {
     expect(deployments.length).toBeGreaterThan(1)
     for (const workload of workloads) {
       const [container, ...others] = podOf(workload).containers
@@ -89,7 +89,7 @@ describe.each(RENDERINGS)('deploy/helm with the values %s', (name) => {
             expect(describeConfig({ [setting]: value })).toContain(`${setting}=${value}`)
   })
 
-  it('gives a stopping API process longer than its drain takes', () => {
+  it('gives a stopping API process longer than its drain', () => {
     const drain = describeConfig({}).find((line) => line.startsWith('MILLRACE_DRAIN_TIMEOUT='))
     const [api] = deployments.filter(({ metadata }) => metadata.name === 'millrace-api')
     const pod = podOf(api as Manifest)
@@ -176,7 +176,7 @@ describe('deploy/helm', () => {
     expect(whole.filter(({ kind }) => kind === 'Secret')).toHaveLength(2)
   })
 
-  it('passes the linter and refuses unknown values, where helm is at hand', ({ skip }) => {
+  it('passes the linter and refuses unknown values, if helm is installed', ({ skip }) => {
     const lint = runHelm('lint', CHART, '--strict', '--kube-version', '1.31.0')
     if (lint === undefined) return skip('no helm on this machine')
     expect(lint).toMatchObject({ status: 0 })

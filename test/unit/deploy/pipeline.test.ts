@@ -30,7 +30,7 @@ describe('the release', () => {
   const { jobs } = parse(readFileSync(join(WORKFLOWS, 'release.yml'), 'utf8'))
   const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 
-  it('gives package and chart one version', () => {
+  it('gives package and chart the same version', () => {
     const { version } = JSON.parse(read('package.json'))
     expect(parse(read('deploy/helm/Chart.yaml'))).toMatchObject({ version, appVersion: version })
     expect(read('deploy/helm/Chart.yaml')).toMatch(new RegExp(`^appVersion: ${version}$`, 'm'))
@@ -53,7 +53,7 @@ describe('the release', () => {
     }
   })
 
-  it('removes packages from an image at once, because npm restores those of an earlier step', () => {
+  it('removes packages from an image in the same step, because npm restores those of an earlier one', () => {
     const stages = read('deploy/docker/Dockerfile')
       .split(/^FROM /m)
       .slice(1)

@@ -55,7 +55,7 @@ it('finds a given mail server and database under their former names', () => {
   })
 })
 
-it('takes the default port of metrics as the port of the API: metrics move', () => {
+it('moves the metrics if the API uses their default port', () => {
   expect(checkSettings({ PORT: '9100' }, '/tmp/x').server.port).toBe(9100)
 })
 

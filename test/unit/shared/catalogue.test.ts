@@ -206,7 +206,7 @@ describe('a catalogue file', () => {
   })
 })
 
-it('encodes what a queue name may not contain', () => {
+it('encodes the characters that a queue name may not contain', () => {
   expect(queueName('completion', 'tiny-chat')).toBe('completion.tiny-chat')
   expect(queueName('completion', 'org/model:v1')).toBe('completion.org%2Fmodel%3Av1')
 })

@@ -24,7 +24,7 @@ it('has no reason and no failure for a service that works', async () => {
   expect(dependencies.failing).toEqual([])
 })
 
-it('logs a failure although nothing asks for the states', async () => {
+it('logs a failure even if nothing reads the states', async () => {
   const asked = Promise.withResolvers<void>()
   const { dependencies, lines } = watched(async () => {
     asked.resolve()

@@ -16,7 +16,7 @@ describe('a failure', () => {
     expect(error.status).toBe(status)
   })
 
-  it('crosses the wire and comes back the same', () => {
+  it('is the same after it crosses the wire', () => {
     const error = failure.invalidRequest('too long', {
       code: 'context_length_exceeded',
       param: 'prompt',
@@ -30,7 +30,7 @@ describe('a failure', () => {
     })
   })
 
-  it('never takes its cause or an unknown message across the wire', () => {
+  it('never sends its cause or an unknown message across the wire', () => {
     const known = toWireError(failure.upstream('mail failed', { cause: new Error('secret host') }))
     expect(JSON.stringify(known)).not.toContain('secret')
     expect(toWireError(new Error('secret host'))).toEqual({

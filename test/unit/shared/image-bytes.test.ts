@@ -9,7 +9,7 @@ const TEXT = Buffer.from('0000000374455874610062dc49a23b', 'hex')
 const pixelsOf = (bytes: Buffer) => sharp(bytes).raw().toBuffer()
 const described = () => image().withExif({ IFD0: { Copyright: 'a'.repeat(1000) } })
 
-it('leaves out the texts of a PNG, and keeps its pixels and its colours', async () => {
+it('omits the text of a PNG, and keeps its pixels and its colours', async () => {
   const plain = await image().withIccProfile('p3').png().toBuffer()
   // Behind the header, whose chunk has 25 bytes.
   const bytes = Buffer.concat([plain.subarray(0, 33), TEXT, plain.subarray(33)])

@@ -6,7 +6,7 @@ import { restrictImageDecoders } from '#shared/image-decoders.ts'
 const square = () => sharp({ create: { width: 8, height: 8, channels: 4, background: '#f00' } })
 const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>')
 
-it('parses images of the listed formats alone', async () => {
+it('parses only images of the listed formats', async () => {
   const read = {
     png: await square().png().toBuffer(),
     jpeg: await square().jpeg().toBuffer(),

@@ -23,7 +23,7 @@ it.each([
   expect(signer.verify(path, { ...query, ...change }, NOW)).toBe(false)
 })
 
-it('refuses what another secret signed', () => {
+it('refuses a signature of another secret', () => {
   const query = queryOf(createUrlSigner('other').sign('/a', NOW + 1000))
   expect(signer.verify('/a', query, NOW)).toBe(false)
 })

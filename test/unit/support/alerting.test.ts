@@ -31,14 +31,14 @@ describe('a rule with a time', () => {
     expect(firingTimes(RULE, snapshots)).toEqual([90_000])
   })
 
-  it('without one fires at once, and one that is no time is refused', () => {
+  it('fires at once without one, and is refused with an invalid one', () => {
     expect(firingTimes({ expr: 'up == 0' }, [at(0, { a: 0 })])).toEqual([0])
     expect(pendingMsOf({ expr: '', for: '30s' })).toBe(30_000)
     expect(() => pendingMsOf({ expr: '', for: 'soon' })).toThrow('no duration')
   })
 })
 
-it('goes on with what grows by as much, and leaves the rest', () => {
+it('continues a series that grows steadily, and leaves the rest unchanged', () => {
   const sample = (name: string, value: number) => ({ name, labels: {}, value })
   const found = goOn(
     [

@@ -42,7 +42,7 @@ describe('the isolation gate', () => {
     expect(later.passage).toBeDefined()
   })
 
-  it('lets those behind pass when the one at the head is cancelled', async () => {
+  it('admits the waiting jobs behind when the first one is cancelled', async () => {
     const gate = new IsolationGate()
     enter(gate, false)
     const abort = new AbortController()

@@ -20,7 +20,7 @@ describe('an address', () => {
     ['', ''],
     [undefined, ''],
   ]
-  it.each(cases)('that is written %j is %j', (written, plain) => {
+  it.each(cases)('that is written as %j is read as %j', (written, plain) => {
     expect(plainAddress(written)).toBe(plain)
   })
 })
@@ -35,7 +35,7 @@ describe('a client', () => {
     ['a-session', 'a-session'],
     [', 10.0.0.1', ''],
   ]
-  it.each(cases)('that a header calls %j is %j', (header, client) => {
+  it.each(cases)('that a header writes as %j is read as %j', (header, client) => {
     expect(clientOf(header)).toBe(client)
   })
 })

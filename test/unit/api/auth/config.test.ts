@@ -47,7 +47,7 @@ describe('the settings of the user server', () => {
     })
   })
 
-  it('that are required are asked for by name, all at once', () => {
+  it('that are required are named together if they are missing', () => {
     const reader = new EnvReader({})
     readAuthConfig(reader)
     expect(reader.problems).toEqual([
@@ -57,7 +57,7 @@ describe('the settings of the user server', () => {
     ])
   })
 
-  it('take durations as bare seconds and in the style of Go', () => {
+  it('accept durations as bare seconds and in the style of Go', () => {
     for (const value of ['90', '90s', '1m30s']) {
       const { config } = read({ AUTH_SMTP_MAX_FREQUENCY: value, AUTH_SMS_MAX_FREQUENCY: value })
       expect([config.smtp.linkGapSeconds, config.sms.gapSeconds]).toEqual([90, 90])
@@ -148,7 +148,7 @@ describe('the settings of the user server', () => {
   check('test codes that are none', { AUTH_SMS_TEST_OTP: 'x' }, /AUTH_SMS_TEST_OTP/)
   check('a gateway that does not exist', { AUTH_SMS_PROVIDER: 'pigeon' }, /must be one of/)
 
-  it('that will go away are named once with what to use instead', () => {
+  it('that are deprecated are named once with their replacement', () => {
     const { config } = read({ AUTH_OPERATOR_TOKEN: 'x', AUTH_MFA_ENABLED: 'false' })
     expect(config.deprecations).toHaveLength(2)
     expect(config.mfa.totp).toEqual({ canEnroll: false, canVerify: false })

@@ -9,7 +9,7 @@ describe('parseEmail', () => {
     'a@localhost': 'a@localhost',
   }
   for (const [text, email] of Object.entries(GOOD)) {
-    it(`takes ${text} as ${email}`, () => expect(parseEmail(text)).toBe(email))
+    it(`reads ${text} as ${email}`, () => expect(parseEmail(text)).toBe(email))
   }
 
   const long = `${'a'.repeat(251)}@b.co`
@@ -34,7 +34,7 @@ describe('parseEmail', () => {
 
 describe('parsePhone', () => {
   for (const text of ['+41 79 123 45 67', '41791234567', '+41791234567']) {
-    it(`takes ${text}`, () => expect(parsePhone(text)).toBe('41791234567'))
+    it(`accepts ${text}`, () => expect(parsePhone(text)).toBe('41791234567'))
   }
   for (const text of ['', '+', '0791234567', '+41-79', '++41791234567', '1'.repeat(16), '1']) {
     it(`refuses ${JSON.stringify(text)}`, () => {

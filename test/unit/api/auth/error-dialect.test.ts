@@ -77,13 +77,13 @@ it('writes a textual code for clients of 2024 and later', () => {
   }
 })
 
-it('takes versions that are no dates for the oldest', () => {
+it('treats versions that are not dates as the oldest', () => {
   for (const version of ['2023-12-31', '9999', '2024-99-99', 'x', '']) {
     expect(present(authFailure('otp_expired'), version).body.code).toBe(403)
   }
 })
 
-it('says when to come back', () => {
+it('says when to retry', () => {
   const error = authFailure('over_request_rate_limit', { retryAfterSeconds: 4.2 })
   expect(present(error).headers['retry-after']).toBe('5')
 })

@@ -77,7 +77,7 @@ describe('the password hasher', () => {
     ],
   }
   for (const [name, [password, hash]] of Object.entries(ELSEWHERE)) {
-    it(`verifies ${name}, and says that it is to be replaced`, async () => {
+    it(`verifies ${name}, and says that it must be replaced`, async () => {
       const hasher = createPasswordHasher(config(), PATIENCE)
       expect(isKnownPasswordHash(hash)).toBe(true)
       const right = { isRight: true, needsUpgrade: true }
@@ -87,7 +87,7 @@ describe('the password hasher', () => {
     })
   }
 
-  it('verifies what it wrote, also when the settings ask for more than an import may', async () => {
+  it('verifies its own hashes, even if the settings exceed the limits of an import', async () => {
     const hasher = createPasswordHasher(config({ MILLRACE_ARGON2_ITERATIONS: '100' }), PATIENCE)
     const hash = await hasher.hash('correct horse')
     expect(isKnownPasswordHash(hash)).toBe(false)
@@ -146,7 +146,7 @@ describe('the password hasher', () => {
     }
   })
 
-  it('computes at most so many hashes at once and lets only so many wait', async () => {
+  it('computes a limited number of hashes at once and queues a limited number', async () => {
     const hasher = createPasswordHasher(
       config({ MILLRACE_PASSWORD_HASH_CONCURRENCY: '1', MILLRACE_PASSWORD_HASH_QUEUE_MAX: '2' }),
       PATIENCE,

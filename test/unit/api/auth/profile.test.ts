@@ -23,7 +23,7 @@ describe('the address of a provider’s user', () => {
 })
 
 describe('the profile of a provider’s user', () => {
-  it('holds nothing that the database cannot hold', () => {
+  it('contains nothing that the database cannot store', () => {
     const claims = {
       sub: '1',
       iss: 'https://issuer.test',

@@ -124,7 +124,7 @@ describe('a site on a loopback address', () => {
 })
 
 describe('chooseRedirect', () => {
-  it('takes the first permitted candidate, else the site', () => {
+  it('chooses the first permitted candidate, else the site', () => {
     const good = 'https://app.example.com/a'
     expect(chooseRedirect([undefined, 'https://evil.test', good], RULES)).toBe(good)
     expect(chooseRedirect(['https://evil.test'], RULES)).toBe(RULES.siteUrl)

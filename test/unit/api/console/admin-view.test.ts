@@ -62,7 +62,7 @@ const rows = ({ tables }: View, id: string) =>
   tables.find((table) => table.id === id)?.rows.map((cells) => cells.map(({ text }) => text))
 
 describe('the administration page', () => {
-  it('shows the state of each service, since when, why, and what to do', () => {
+  it('shows the state of each service, since when, why, and the remedy', () => {
     const of = { isRequired: false, remedy: 'check S3_ENDPOINT', sinceMs: NOW - 60_000 }
     const failed = { name: 'storage', isOk: false, reason: 'refused', ...of }
     const dependencies = [{ name: 'redis', isOk: true, ...of }, failed]
@@ -98,7 +98,7 @@ describe('the administration page', () => {
     })
   })
 
-  it('raises its voice when no worker is alive, and when a model has none', () => {
+  it('warns when no worker is alive, and when a model has none', () => {
     const none = view({ workers: [], queues: [{ ...QUEUE, workers: 0, workersReady: 0 }] })
     expect(tile(none, 'Workers alive')).toMatchObject({ value: '0', tone: 'bad' })
     expect(tile(none, 'Cache in use')?.note).toBe('no text model is loaded')
@@ -155,7 +155,7 @@ describe('the administration page', () => {
     ])
   })
 
-  it('lists a slow request with where its time went', () => {
+  it('lists a slow request with the time of each phase', () => {
     const slow = {
       atMs: NOW - 30_000,
       requestId: 'req-1',

@@ -127,7 +127,7 @@ describe('a training file', () => {
     ])
   })
 
-  it('is read to the fiftieth fault, to the limit of examples, and to a line of 4 MB', async () => {
+  it('is read until the fiftieth fault, the limit of examples, or a line of 4 MB', async () => {
     let written = 0
     function* endless(): Generator<string> {
       for (; written < 1_000_000; written += 100)

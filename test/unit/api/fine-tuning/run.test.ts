@@ -61,11 +61,11 @@ async function runQueued(leaveSlot: () => void = () => {}) {
   return { steps, error }
 }
 
-it('a training leaves the slot of its background job before it waits for a worker', async () => {
+it('a training releases the slot of its background job before it waits for a worker', async () => {
   expect(await runQueued()).toEqual({ steps: ['leaveSlot', 'submit'], error: undefined })
 })
 
-it('a training that must not leave its slot is tried again later', async () => {
+it('a training that may not release its slot is retried later', async () => {
   const { steps, error } = await runQueued(() => {
     throw failure.overloaded('Too many.')
   })

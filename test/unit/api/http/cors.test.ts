@@ -55,7 +55,7 @@ const OPENAI = [
 ]
 
 describe('the headers that a browser may send', () => {
-  it('are any, unless the operator names some', async () => {
+  it('may be any, unless the operator names some', async () => {
     const preflight = await openPreflight([])
     for (const path of ['/signup', '/auth/v1/token?grant_type=password', '/v1/models']) {
       const asked = [...SUPABASE, ...OPENAI, 'x-mine']
@@ -63,7 +63,7 @@ describe('the headers that a browser may send', () => {
     }
   })
 
-  it('are to the user server the usual ones and those that the operator names', async () => {
+  it('include for the user server the usual ones and those that the operator names', async () => {
     const preflight = await openPreflight(['X-Tenant', 'x-region'])
     for (const path of ['/signup', '//token?grant_type=password', '/auth/v1/user', '/v12']) {
       const asked = [...SUPABASE, 'x-tenant', 'x-region']
@@ -71,7 +71,7 @@ describe('the headers that a browser may send', () => {
     }
   })
 
-  it('are below /v1 any in any case, as OpenAI clients need', async () => {
+  it('may be any below /v1 in any case, as OpenAI clients need', async () => {
     const preflight = await openPreflight(['x-tenant'])
     for (const path of ['/v1/chat/completions', '//v1/models?x=/auth']) {
       expect(await preflight(path, [...OPENAI, 'x-mine'])).toEqual([...OPENAI, 'x-mine'])

@@ -41,7 +41,7 @@ describe('a form', () => {
   const post = (payload: string) =>
     app.inject({ method: 'POST', url: '/', headers: HEADERS, payload })
 
-  it('names its files without folders, also where a mail would write the name so', async () => {
+  it('names its files without folders, even if the name is encoded as in a mail', async () => {
     receive = async ({ filename, stream }) => {
       stream.resume()
       return filename
@@ -57,7 +57,7 @@ describe('a form', () => {
     expect(answer.json().files).toEqual({ file: 'ä?>ü.mp3', mask: 'ü.png' })
   })
 
-  it('may hold its parts in any order', async () => {
+  it('may have its parts in any order', async () => {
     const long = 'b'.repeat(300_000)
     const parts = [file('mask', long), part('title', 't'), file('file', ''), part('tags[]', '1')]
     expect((await post(form(...parts))).json()).toEqual({
@@ -86,7 +86,7 @@ describe('a form', () => {
     },
   )
 
-  it('is not refused before what was received of it came to an end', async () => {
+  it('is refused only after the received part has been read to its end', async () => {
     let isOver = false
     receive = async ({ stream, signal }) => {
       stream.resume()
@@ -99,7 +99,7 @@ describe('a form', () => {
     expect(isOver).toBe(true)
   })
 
-  it('fails at once with what a receiver throws, though more of it is to come', async () => {
+  it('fails at once with the error of a receiver, though more of it is to come', async () => {
     receive = async ({ stream }, name) => {
       if (name === 'mask') throw failure.invalidRequest('no', { param: 'mask' })
       return readText({ stream })

@@ -84,7 +84,7 @@ async function openApp(bytesMax = BYTES_MAX) {
   return { begin, read, countOf, waitFor, answers }
 }
 
-it('leaves bodies unread while those of their organization have their share', async () => {
+it('does not read bodies while their organization uses its share', async () => {
   const { begin, countOf, waitFor, answers } = await openApp()
   for (let sent = 0; sent < 8; sent += 1) begin('one')
   await waitFor('one', 3)
@@ -97,7 +97,7 @@ it('leaves bodies unread while those of their organization have their share', as
   await waitFor('one', 6)
 })
 
-it('counts bodies that never end, until their clients leave', async () => {
+it('counts bodies that never end until their clients disconnect', async () => {
   const { begin, countOf, waitFor } = await openApp()
   const unfinished = Array.from({ length: 20 }, () => begin('one', 100_000))
   begin('one')
@@ -108,7 +108,7 @@ it('counts bodies that never end, until their clients leave', async () => {
   await waitFor('one', 1)
 })
 
-it('gives a chunked body the room of the largest one until it has ended', async () => {
+it('reserves the size of the largest body for a chunked one until it has ended', async () => {
   const { begin, waitFor } = await openApp()
   for (let sent = 0; sent < 8; sent += 1) begin('one', 30_000, true)
   await waitFor('one', 8)

@@ -40,7 +40,7 @@ it.each([
   expect(normalizeError(thrown).kind).toBe(kind)
 })
 
-it('never shows the text of a bug, and says that it is one', () => {
+it('never shows the text of a bug, and reports it as one', () => {
   const error = normalizeError(new TypeError('secret path'))
   expect(error.message).toBe(INTERNAL_MESSAGE)
   expect(isBug(error)).toBe(true)

@@ -19,7 +19,7 @@ it('hands on every byte, and shows each chunk once', async () => {
   expect(found.equals(Buffer.concat(Array.from({ length: 300 }, () => CHUNK)))).toBe(true)
 })
 
-it('ends with what its look throws, for which the source is not blamed', async () => {
+it('ends with the error of its inspection, which does not blame the source', async () => {
   const from = source(10)
   const passing = new PassThroughBytes(() => {
     throw new Error('too much')
@@ -44,7 +44,7 @@ it('ends when its source ends too early', async () => {
   await expect(buffer(passing)).rejects.toThrow('Premature close')
 })
 
-it('lets go of the source when its reader leaves', async () => {
+it('releases the source when its reader ends', async () => {
   const from = source(10)
   const passing = passThrough(from, new PassThroughBytes())
   passing.destroy()

@@ -19,7 +19,7 @@ async function pathSeenBy({ publicUrl, headers = {}, from = PROXY }: Seen): Prom
   return answer.json().path
 }
 
-it('is the path of the public address for those who came to its host', async () => {
+it('is the path of the public address for clients that used its host', async () => {
   const at = (publicUrl: string, host: string, proto = 'https') =>
     pathSeenBy({ publicUrl, headers: { host, 'x-forwarded-proto': proto } })
   expect(await at('https://example.test/millrace', 'example.test')).toBe('/millrace')
@@ -31,13 +31,13 @@ it('is the path of the public address for those who came to its host', async () 
   }
 })
 
-it('is not a path for those who came by another way', async () => {
+it('is no path for clients that used another host', async () => {
   for (const host of ['api.internal:8081', 'example.test:8081', 'not a host']) {
     expect(await pathSeenBy({ publicUrl: 'https://example.test/a', headers: { host } })).toBe('')
   }
 })
 
-it('is what a trusted proxy states, unless that is not a plain path', async () => {
+it('is the one that a trusted proxy states, unless it is not a plain path', async () => {
   const stated = (prefix: string, from = PROXY) =>
     pathSeenBy({
       publicUrl: 'https://example.test/configured',

@@ -54,7 +54,7 @@ describe('the log of requests', () => {
     expect(JSON.stringify(lines)).not.toContain('secret')
   })
 
-  it('takes over the id of the configured header, if it is harmless', async () => {
+  it('uses the id of the configured header, if it is harmless', async () => {
     const send = async (id: string) => {
       const answer = await fetch(`${url}/users/1`, { headers: { 'x-own-id': id } })
       return answer.headers.get('x-request-id')
@@ -72,7 +72,7 @@ describe('the log of requests', () => {
     expect(await lineOf(route)).toMatchObject({ status, message: 'request finished' })
   })
 
-  it('has a line for a client that leaves before the end of its answer', async () => {
+  it('has a line for a client that disconnects before the end of its answer', async () => {
     const abort = new AbortController()
     const answer = await fetch(`${url}/slow`, { signal: abort.signal })
     await answer.body?.getReader().read()

@@ -103,7 +103,7 @@ describe('a client that reads slowly is cut', () => {
   })
 })
 
-it('an answer whose source is slow goes on', async () => {
+it('an answer whose source is slow continues', async () => {
   const answer = await fetch(`http://127.0.0.1:${port}/slow-source`)
   expect(await answer.text()).toBe('a'.repeat(10))
 })

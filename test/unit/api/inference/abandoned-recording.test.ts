@@ -22,7 +22,7 @@ beforeEach(async () => {
 })
 afterEach(() => rm(folder, { recursive: true }))
 
-it('a client that leaves while its whole recording is being stored is no fault of the server', async () => {
+it('a client that disconnects while its recording is stored is not a fault of the server', async () => {
   const { store, received, abandoned } = neverDone(openDirectoryStore(folder))
   const { log, messages } = keepingErrors()
   const { app, submitter } = await openSurface(undefined, { store, log })

@@ -240,7 +240,7 @@ describe('a streamed answer', () => {
     expect(tokens).toEqual([undefined, ['a<'], ['b'], undefined])
   })
 
-  it('is padded when asked', async () => {
+  it('is padded on request', async () => {
     surface = await openSurface()
     const body = { ...CHAT, stream: true, stream_options: { include_obfuscation: true } }
     const { chunks } = readStream((await surface.post('/v1/chat/completions', body)).body)

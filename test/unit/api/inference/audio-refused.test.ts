@@ -160,7 +160,7 @@ describe('a recording that cannot be transcribed', () => {
     expect(await audio.leftovers()).toEqual([])
   })
 
-  it('refuses a form that breaks off, and leaves nothing', async () => {
+  it('refuses a form that breaks off, and stores nothing', async () => {
     const response = await audio.post(formBody([MODEL, clip()]).subarray(0, 20_000))
     expect([response.statusCode, response.json().error.type]).toEqual([
       400,

@@ -56,7 +56,7 @@ const DONE = {
   usage: { type: 'tokens', input_tokens: 0, output_tokens: 7, total_tokens: 7 },
 }
 
-it('sends the text of every window as it is recognized, and at last the whole', async () => {
+it('sends the text of every window as it is recognized, and finally the whole text', async () => {
   windows = [
     [1, ' Hello there. '],
     [2, ''],
@@ -67,12 +67,12 @@ it('sends the text of every window as it is recognized, and at last the whole', 
   expect(audio.surface.submitter.requests.at(-1)?.input).toMatchObject({ stream: true })
 })
 
-it('is asked for with a truth value as Python writes it, too', async () => {
+it('can also be requested with a truth value as Python writes it', async () => {
   const plain = await audio.post([clip(), MODEL, ['stream', 'False']])
   expect(plain.json()).toMatchObject({ text: RESULT.text.trim() })
 })
 
-it('repeats nothing when another worker begins anew', async () => {
+it('repeats nothing when another worker starts again', async () => {
   windows = [
     [1, ' Hello there. '],
     [1, ' Hello there. '],

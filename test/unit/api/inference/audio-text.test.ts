@@ -11,7 +11,7 @@ describe('the subtitles', () => {
     expect([subRip([]), webVtt([])]).toEqual(['', 'WEBVTT\n\n'])
   })
 
-  it('leave out what says nothing, and count on without it', () => {
+  it('leave out segments without text, and number the rest', () => {
     const cues = ['one', '  ', 'two'].map((text, at) => ({ start: at, end: at + 1, text }))
     expect(subRip(cues)).toBe(
       '1\n00:00:00,000 --> 00:00:01,000\none\n\n2\n00:00:02,000 --> 00:00:03,000\ntwo\n\n',
@@ -29,7 +29,7 @@ describe('the languages', () => {
     expect([languageCode(code), languageName(known)]).toEqual([known, name])
   })
 
-  it('know nothing else', () => {
+  it('include nothing else', () => {
     expect(['toString', 'xx', 'english'].map(languageCode)).toEqual(Array(3).fill(undefined))
   })
 })

@@ -83,7 +83,7 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(submitted()).toMatchObject(expected)
   })
 
-  it('answers log-probabilities where they are asked for', async () => {
+  it('answers log-probabilities on request', async () => {
     const response = await audio.post([clip(), MODEL, ['include[]', 'logprobs']])
     expect(response.json()).toEqual({ text: 'Hello there.', logprobs: LOGPROBS, usage: USAGE })
     expect(submitted()).toMatchObject({ logprobs: true })
@@ -163,7 +163,7 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(response.json()).toEqual({ ...HEAD, ...timed, usage: USAGE })
   })
 
-  it('answers segments where the model times no words', async () => {
+  it('answers segments if the model times no words', async () => {
     const untimed = await openAudioSurface(() => {
       const { words: _, ...result } = RESULT
       return answering(result)
@@ -190,7 +190,7 @@ describe('POST /v1/audio/transcriptions', () => {
 })
 
 describe('POST /v1/audio/translations', () => {
-  it('is always English and asks for no language', async () => {
+  it('is always English and needs no language', async () => {
     const verbose: Part = ['response_format', 'verbose_json']
     const response = await audio.post([clip(), MODEL, verbose], 'translations')
     expect(response.json()).toMatchObject({ task: 'translate', language: 'english' })
@@ -203,7 +203,7 @@ describe('POST /v1/audio/translations', () => {
 describe('a body over 25 MB', () => {
   const LIMIT = 26_214_400
 
-  it('is refused by what it announces, before it is read', async () => {
+  it('is refused by its announced length before it is read', async () => {
     const response = await audio.post([clip(Buffer.alloc(LIMIT)), MODEL])
     expect(response.statusCode).toBe(413)
     const { error } = response.json()
@@ -213,7 +213,7 @@ describe('a body over 25 MB', () => {
     )
   })
 
-  it('is refused while it is read when it announces nothing, and leaves nothing', async () => {
+  it('is refused while it is read if it announces no length, and stores nothing', async () => {
     await audio.surface.app.listen({ port: 0, host: '127.0.0.1' })
     const body = formBody([MODEL, clip(Buffer.alloc(LIMIT + 1000))])
     const status = await new Promise((resolve, reject) => {
@@ -225,7 +225,7 @@ describe('a body over 25 MB', () => {
     await expect.poll(audio.leftovers).toEqual([])
   })
 
-  it('leaves nothing when the client goes away', async () => {
+  it('stores nothing if the client disconnects', async () => {
     const { length } = audio.surface.submitter.requests
     const asked = openUpload(() => {})
     asked.on('error', () => {})

@@ -108,7 +108,7 @@ describe('a request of a batch', () => {
     ])
   })
 
-  it('is not run for an organization that has nothing left', async () => {
+  it('is not run for an organization whose quota is used up', async () => {
     const { submitter, run } = open(async (organizationId) => {
       throw new Error(`nothing is left of ${organizationId}`)
     })
@@ -188,7 +188,7 @@ describe('a request of a batch', () => {
     expect(await Array.fromAsync(store.list('media'))).toEqual([])
   })
 
-  it('answers vectors in the format asked for', async () => {
+  it('answers vectors in the requested format', async () => {
     const body = { model: 'tiny-embed', input: 'a' }
     expect(await open().run('/v1/embeddings', body)).toMatchObject({ data: [{ embedding: [1] }] })
     expect(
@@ -196,7 +196,7 @@ describe('a request of a batch', () => {
     ).toMatchObject({ data: [{ embedding: 'AACAPw==' }] })
   })
 
-  it('for very many vectors lets others have their turn while they are written', async () => {
+  it('for very many vectors lets other requests run while they are written', async () => {
     const numbers = Float32Array.from({ length: 1536 }, (_number, place) => place / 7)
     const { run } = open(undefined, Buffer.from(numbers.buffer).toString('base64'))
     const waiting = countTurns()
@@ -218,7 +218,7 @@ describe('a request of a batch', () => {
     expect(submitter.requests).toEqual([])
   })
 
-  it('may use only the models of the key that made the batch', async () => {
+  it('may use only the models of the key that created the batch', async () => {
     const { run } = open()
     const body = { model: 'tiny-chat', messages: MESSAGES }
     await expect(run('/v1/chat/completions', body, ['tiny-embed'])).rejects.toMatchObject({

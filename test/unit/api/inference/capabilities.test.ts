@@ -6,7 +6,7 @@ import { parseCatalogue } from '#shared/catalogue.ts'
 
 const CALLER = { modelIds: null } as Caller
 
-describe('what the catalogue says that a model is made for', () => {
+describe('the purpose of a model in the catalogue', () => {
   it.each([
     ['audio', ['transcribe'], 'v1/audio/transcriptions', true],
     ['audio', ['transcribe'], 'v1/audio/translations', false],

@@ -66,7 +66,7 @@ it.each<[object, object]>([
   expect(surface.submitter.input).toMatchObject(expected)
 })
 
-it('leaves inputs whole where they are not to be cut, and reports other purposes', async () => {
+it('keeps inputs whole that must not be truncated, and reports other purposes', async () => {
   const fields = { truncate: 'NONE', input_type: 'clustering' }
   const { headers } = await surface.post('/v2/embed', { ...TEXTS, ...fields })
   expect(headers['x-millrace-ignored-parameters']).toBe('input_type')
@@ -96,7 +96,7 @@ describe('refuses in words, as Cohere does,', () => {
   })
 })
 
-it('is not served where its dialect is switched off', async () => {
+it('is not served if its dialect is switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['cohere'] }
   const { app, post } = await openSurface(undefined, { config })
   const statuses = await Promise.all(

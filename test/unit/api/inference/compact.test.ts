@@ -60,7 +60,7 @@ describe('POST /v1/responses/compact', () => {
     expect(messages().at(-1)?.content).toContain('Summarize this conversation')
   })
 
-  it('writes what a later response reads, and a later compaction', async () => {
+  it('writes items that a later response can read, and a later compaction', async () => {
     const { output } = await client.responses.compact({ model: 'tiny-chat', input: CONVERSATION })
     const input = [...output, { role: 'user', content: 'Which colour?' }] as typeof CONVERSATION
     await client.responses.create({ model: 'tiny-chat', input })

@@ -18,7 +18,7 @@ const WORKERS: readonly WorkerInfo[] = [
 ]
 
 describe('max_model_len', () => {
-  it('is the least that living workers say, and absent where none says', async () => {
+  it('is the least that living workers report, and absent if none reports it', async () => {
     let workers = WORKERS
     const surface = await openSurface(undefined, {
       workersSeen: () => workers,
@@ -45,7 +45,7 @@ describe('max_model_len', () => {
 })
 
 describe('sampling_defaults', () => {
-  it('are those that a living worker reports, and absent where the model has none', async () => {
+  it('are those that a living worker reports, and absent if the model has none', async () => {
     const samplingDefaults = { temperature: 0.6, topP: 0.9, topK: 20, repetitionPenalty: 1.1 }
     const queue = { ...served('completion', 'tiny-chat', 2048), samplingDefaults }
     const surface = await openSurface(undefined, {

@@ -84,7 +84,7 @@ describe('the credential of a request', () => {
     expect((await surface.get('/v1/models')).statusCode).toBe(503)
   })
 
-  it('a key that was seen lately works while the database says nothing', async () => {
+  it('a key that was used recently works while the database does not answer', async () => {
     const surface = await openSurface()
     await surface.get('/v1/models')
     surface.keys.isSilent = true
@@ -105,7 +105,7 @@ describe('the credential of a request', () => {
     expect(surface.keys.touched).toEqual(['key_0', 'key_0'])
   })
 
-  it("ignores and reports a header that names none of the key's organizations", async () => {
+  it("ignores and reports a header that names another organization than the key's", async () => {
     const surface = await openSurface()
     const authorization = `Bearer ${API_KEY}`
     const own = await ask(surface, { authorization, 'openai-organization': 'org-test' })
@@ -171,7 +171,7 @@ describe("a user's access token", () => {
     })
   })
 
-  it('ignores and reports a foreign organization where the user has only one', async () => {
+  it('ignores and reports a foreign organization if the user has only one', async () => {
     const [only] = access.organizations
     const surface = await openSurface(undefined, {
       verifyAccessToken: async () => ({ ...access, organizations: only ? [only] : [] }),

@@ -40,7 +40,7 @@ describe('the input of a custom tool', () => {
     }
   })
 
-  it('is answered before it is complete', () => {
+  it('streams before it is complete', () => {
     const input = new CustomInput()
     expect(input.push('{"input": "ab\\')).toBe('ab')
     expect(input.push('nc')).toBe('\nc')
@@ -117,7 +117,7 @@ describe('custom tools of a chat', () => {
     expect(rest[0]).toEqual({ index: 0, custom: { input: expect.any(String) } })
   })
 
-  it('are functions with one text to the model, and so are their calls', async () => {
+  it('are functions with one text argument for the model, and so are their calls', async () => {
     await client.chat.completions.create({
       model: MODEL,
       tool_choice: { type: 'custom', custom: { name: 'grep' } },
@@ -192,7 +192,7 @@ describe('custom tools of a response', () => {
   }
   const output = [{ type: 'message' }, custom, { type: 'function_call', name: 'add' }, custom]
 
-  it('are called as items of their own, and shown as they were offered', async () => {
+  it('are called as separate items, and shown as they were offered', async () => {
     const plain = await client.responses.create(asked)
     expect(plain.output).toMatchObject(output)
     expect(plain.tools).toMatchObject([

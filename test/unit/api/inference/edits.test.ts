@@ -44,7 +44,7 @@ describe('POST /v1/edits', () => {
     expect(surface.submitter.input.prompts[0]).toMatchObject({ form: 'edit', input: '' })
   })
 
-  it('takes the model from the older path', async () => {
+  it('reads the model from the older path', async () => {
     const { model: _model, ...rest } = EDIT
     const response = await surface.post('/v1/engines/gpt-3.5-turbo/edits', rest)
     expect(response.statusCode).toBe(200)

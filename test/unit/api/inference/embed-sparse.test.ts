@@ -79,7 +79,7 @@ it('refuses more tokens than one request may embed, counted by the worker', asyn
   expect(response.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'inputs' })
 })
 
-it('is not served at the root where its dialect is switched off', async () => {
+it('is not served at the root if its dialect is switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['tei'] }
   const { app, post } = await openSurface(undefined, { config })
   const response = await post('/embed_sparse', { inputs: 'a' })

@@ -85,12 +85,12 @@ describe('POST /v1/embeddings', () => {
     expect(submitted().tokensMax).toBe(tokensMax)
   })
 
-  it('takes the model from the older path', async () => {
+  it('reads the model from the older path', async () => {
     const response = await ask({ model: undefined }, '/v1/engines/tiny-embed/embeddings')
     expect(response.json().model).toBe('tiny-embed')
   })
 
-  it('takes 2048 inputs and refuses one more', async () => {
+  it('accepts 2048 inputs and refuses one more', async () => {
     const many = Array.from({ length: 2048 }, () => 'a')
     expect((await ask({ input: many })).json().data).toHaveLength(2048)
     const response = await ask({ input: [...many, 'a'] })

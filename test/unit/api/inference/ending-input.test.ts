@@ -52,7 +52,7 @@ describe('a field of other servers of this API asks the workers for', () => {
     expect([completion.ending, chat.ending]).toEqual([expected, expected])
   })
 
-  it('the usual end where such fields say nothing else', async () => {
+  it('the usual end if such fields have no effect', async () => {
     expect((await surface.inputOf('/v1/completions', UNSET_ENDINGS)).ending).toBeUndefined()
   })
 

@@ -92,7 +92,7 @@ describe('a job that fails', () => {
     }
   })
 
-  it('by a bug says nothing of the bug, before or after its first word', async () => {
+  it('because of a bug reveals nothing about the bug, before or after its first word', async () => {
     for (const events of [0, 2]) {
       surface = await openSurface(failAfter(events, new Error('secret of the house')))
       const response = await surface.post('/v1/completions', { ...BODY, stream: true })
@@ -132,7 +132,7 @@ describe('a client that leaves', () => {
     expect(surface.submitter.cancelled).toBe(0)
   })
 
-  it('holds the job back while it reads nothing, instead of filling memory', async () => {
+  it('delays the job while it reads nothing, instead of filling memory', async () => {
     let said = 0
     surface = await openSurface(async function* ({ input }) {
       for (const event of speak(input as GenerateInput, Array(2000).fill('x'.repeat(64_000)))) {

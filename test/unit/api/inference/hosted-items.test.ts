@@ -114,7 +114,7 @@ it('shows finished calls among others as calls of one turn', async () => {
   ])
 })
 
-it('reports the images that tools made, and items about tools, as ignored', async () => {
+it('reports the images of tools, and items about tools, as ignored', async () => {
   const image = { type: 'image_generation_call', id: 'ig_1', status: 'completed', result: 'iVBO' }
   const list = { type: 'mcp_list_tools', id: 'm', server_label: 's', tools: [{ name: 'a' }] }
   const approval = { type: 'mcp_approval_response', approval_request_id: 'm', approve: true }
@@ -126,7 +126,7 @@ it('reports the images that tools made, and items about tools, as ignored', asyn
   expect(messages).toEqual(called('ig_1', 'image_generation', { prompt: '' }, shownText))
 })
 
-it('refuses the screenshot of a computer where the model reads no images', async () => {
+it('refuses the screenshot of a computer if the model reads no images', async () => {
   const call = { type: 'computer_call', call_id: 'call_1', action: { type: 'screenshot' } }
   const screenshot = { type: 'computer_screenshot', image_url: 'data:image/png;base64,iVBO' }
   const output = { type: 'computer_call_output', call_id: 'call_1', output: screenshot }

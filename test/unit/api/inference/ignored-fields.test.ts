@@ -73,7 +73,7 @@ it.each<[string, object, string]>([
   expect([response.statusCode, response.headers[HEADER]]).toEqual([200, reported])
 })
 
-it('reports nothing where every field is known', async () => {
+it('reports nothing if every field is known', async () => {
   const response = await surface.post('/v1/chat/completions', CHAT)
   expect(response.headers).not.toHaveProperty(HEADER)
 })
@@ -161,7 +161,7 @@ it.each(MISSPELT)('refuses a misspelt field of %s', async (url, body, param, int
   ])
 })
 
-it('names the intended field also where unknown ones are refused', async () => {
+it('names the intended field even if unknown ones are refused', async () => {
   const response = await refusing.post('/v1/chat/completions', { ...CHAT, max_token: 5 })
   expect(response.json().error.message).toBe(
     "Unknown parameter: 'max_token'. Did you mean 'max_tokens'?",
@@ -179,7 +179,7 @@ it('refuses unknown fields of keys, which could have been restrictions', async (
   expect([response.statusCode, response.json().error.code]).toEqual([400, 'unknown_parameter'])
 })
 
-it('ignores and reports unknown texts of forms, and refuses misspelt ones', async () => {
+it('ignores and reports unknown text fields of forms, and refuses misspelt ones', async () => {
   const url = '/v1/audio/transcriptions'
   const ignored = await postForm(surface.app, url, [clip(), MODEL, ['colour', 'red']])
   expect(ignored.headers[HEADER]).toBe('colour')

@@ -35,7 +35,7 @@ describe('POST /v1/images/generations', () => {
     expect(served.body).toBe(`image ${images.submitted().outputPrefix}/1.png`)
   })
 
-  it('answers addresses below the path of a proxy, for those who came that way', async () => {
+  it('answers addresses below the path of a proxy to clients that used it', async () => {
     const below = await openSurface(images.draw, {
       store: images.store,
       publicUrl: 'http://example.test/millrace/',
@@ -78,7 +78,7 @@ describe('POST /v1/images/generations', () => {
     expect(await images.keys(outputPrefix)).toEqual([])
   })
 
-  it('answers base64 to clients of GPT Image models, which never ask for it', async () => {
+  it('answers base64 to clients of GPT Image models, which never request it', async () => {
     const { data } = (await generate({ model: 'gpt-image-1' })).json()
     expect(Object.keys(data[0])).toEqual(['b64_json'])
     const model = { model: 'gpt-image-1', response_format: 'url' }
@@ -95,7 +95,7 @@ describe('POST /v1/images/generations', () => {
     expect(served.headers['content-type']).toBe(`image/${format}`)
   })
 
-  it('reports what PNG files and answers without a stream have no use for', async () => {
+  it('reports fields that PNG files and unstreamed answers do not use', async () => {
     const answer = await generate({ output_compression: 40, partial_images: 2 })
     expect(answer.headers['x-millrace-ignored-parameters']).toBe(
       'output_compression, partial_images',
@@ -103,7 +103,7 @@ describe('POST /v1/images/generations', () => {
     expect(images.submitted()).not.toHaveProperty('partialImages')
   })
 
-  it('streams images on the way once each, to the official client, and stores none', async () => {
+  it('streams each partial image once to the official client, and stores none', async () => {
     const drawPartial: Script = async function* (request) {
       const { outputPrefix } = request.input as unknown as ImageInput
       // The second run is that of a worker that replaces a lost one.
@@ -168,7 +168,7 @@ describe('POST /v1/images/generations', () => {
 })
 
 describe('GET /v1/media', () => {
-  it('refuses addresses that have expired, are forged or name nothing stored', async () => {
+  it('refuses addresses that are expired, forged or point to nothing', async () => {
     const { data } = (await generate({})).json()
     const { pathname, search } = new URL(data[0].url)
     const get = async (url: string) => {
@@ -188,7 +188,7 @@ describe('GET /v1/media', () => {
     expect(await get(pathname + search)).toEqual([404, 'media_not_found'])
   })
 
-  it('is emptied after its hour, like what dead requests left', async () => {
+  it('is emptied after its hour, also of files that dead requests left', async () => {
     await images.store.put('temporary/left', Buffer.from('x'))
     await images.store.put('files/file-stays', Buffer.from('x'))
     // A leftover of a process that was killed during an upload.

@@ -56,7 +56,7 @@ describe('POST /v1/images/edits', () => {
     expect(await images.keys('temporary/')).toEqual([])
   })
 
-  it('takes a transparent image without a mask, and its numbers', async () => {
+  it('accepts a transparent image without a mask, and its numbers', async () => {
     const texts: Part[] = [
       ['seed', '3'],
       ['strength', '0.5'],
@@ -67,7 +67,7 @@ describe('POST /v1/images/edits', () => {
     expect(images.submitted()).not.toHaveProperty('maskKey')
   })
 
-  it('takes several images, draws on the first and reports the others', async () => {
+  it('accepts several images, draws on the first and reports the others', async () => {
     const others = [file('image[]', SMALL), file('image[]', WEBP), file('mask', PNG)]
     const response = await post('edits', [file('image[]', PNG), ...others, PROMPT])
     expect(response.statusCode, response.body).toBe(200)
@@ -99,7 +99,7 @@ describe('POST /v1/images/edits', () => {
     expect(images.submitted()).toHaveProperty('maskKey')
   })
 
-  it('leaves nothing behind when its job fails', async () => {
+  it('leaves no files when its job fails', async () => {
     surface.submitter.script = () => {
       throw failure.invalidRequest('The pixels are broken.', { param: 'image' })
     }

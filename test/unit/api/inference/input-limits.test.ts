@@ -39,7 +39,7 @@ describe('the budget of the schemas of a request', () => {
     expect(refused?.message).toContain(what)
   })
 
-  it('is one for all schemas of a request', () => {
+  it('covers all of its schemas together', () => {
     const budget = new SchemaBudget()
     const charge = (): void => budget.charge({ properties: named(10_000) }, 'tools[0]')
     expect(refusalOf(charge)).toBeUndefined()

@@ -17,7 +17,7 @@ const patch = (id: string, payload: object, secret = API_KEY) =>
   })
 const NONE = { requests_per_minute: null, tokens_per_minute: null, concurrent_requests: null }
 
-it('gives a key the limits that are asked for, and changes those that are given', async () => {
+it('gives a key the requested limits, and changes the given ones', async () => {
   const asked = { requests_per_minute: 60, tokens_per_minute: 1000 }
   const created = (await surface.post('/v1/api_keys', { name: 'a', ...asked })).json()
   expect(created).toMatchObject({ ...NONE, ...asked })
@@ -51,7 +51,7 @@ it('refuses changes of keys that do not exist, and changes of nothing', async ()
   expect((await patch(id, {})).statusCode).toBe(400)
 })
 
-it('lets keys with limits neither create, rotate nor limit keys', async () => {
+it('does not let keys with limits create, rotate or limit keys', async () => {
   const { secret } = (
     await surface.post('/v1/api_keys', { name: 'limited', concurrent_requests: 5 })
   ).json()

@@ -42,7 +42,7 @@ it.each<[object, object, string]>([
   )
 })
 
-it('keeps a name that is not a keyword, and what patterns of names allow', async () => {
+it('keeps a name that is not a keyword, and names that patterns allow', async () => {
   const schema = {
     type: 'object',
     properties: { not: { type: 'string' } },

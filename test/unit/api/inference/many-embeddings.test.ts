@@ -35,7 +35,7 @@ function floatsOf(vector: string): readonly number[] {
   return [...new Float32Array(Uint8Array.from(Buffer.from(vector, 'base64')).buffer)]
 }
 
-it('lets others have their turn while it writes very many numbers', async () => {
+it('lets other requests run while it writes very many numbers', async () => {
   const turns = countTurns()
   await writeEmbeddings(MODEL, { input: 'text' }, OUTCOME)
   expect(turns.end()).toBeGreaterThan(10)

@@ -222,7 +222,7 @@ it.each([{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]
   },
 )
 
-it('takes empty lists and nulls of fields that it refuses otherwise', async () => {
+it('accepts empty lists and nulls in fields that it refuses otherwise', async () => {
   await promptOf({ mcp_servers: [], thread: null })
 })
 

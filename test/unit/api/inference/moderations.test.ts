@@ -121,7 +121,7 @@ describe('the categories of a model', () => {
     expect(read(['hate', label]).category_scores[category]).toBe(0.6)
   })
 
-  it('are flagged only where they are known', () => {
+  it('are flagged only if they are known', () => {
     expect(read(['hate', 'neutral']).flagged).toBe(false)
     expect(read(['hate', 'H2'], { H2: 'hate' })).toMatchObject({
       flagged: true,
@@ -134,7 +134,7 @@ describe('the categories of a model', () => {
     expect(Object.getOwnPropertyDescriptor(scores, label)?.value).toBe(0.6)
   })
 
-  it('are refused where the model has none', () => {
+  it('are refused if the model has none', () => {
     expect(() => read(['LABEL_0', 'LABEL_1'])).toThrow('options.categories')
   })
 })
@@ -205,7 +205,7 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
     expect([response.statusCode, response.json().error.param]).toEqual([400, param])
   })
 
-  it('reports what has no effect', async () => {
+  it('reports fields without an effect', async () => {
     const fields = { cache_salt: 'a', request_id: 'b', priority: 1 }
     const { headers } = await surface.post(url, { model: 'judge', input: 'a', ...fields })
     expect(headers['x-millrace-ignored-parameters']).toBe('priority, request_id, cache_salt')

@@ -58,7 +58,7 @@ describe("token ids of OpenAI's encodings", () => {
     expect(submitted().items).toEqual(items)
   })
 
-  it('are of the model itself where it is asked for by its own name', async () => {
+  it('are those of the model itself if the request uses its own name', async () => {
     await embed({ model: 'tiny-embed', input: HELLO })
     expect(submitted().items).toEqual([HELLO])
   })

@@ -205,7 +205,7 @@ const TOOL_ROWS: readonly Row[] = [
   ],
 ]
 
-describe('what a request makes the workers do', () => {
+describe('the job that a request creates', () => {
   let surface: Awaited<ReturnType<typeof openSurface>>
   beforeAll(async () => {
     surface = await openSurface()
@@ -304,7 +304,7 @@ describe('what a request makes the workers do', () => {
     expect(response.json().service_tier).toBe(expected)
   })
 
-  it('waits no longer than a client that says how long it waits', async () => {
+  it('waits at most as long as the client says', async () => {
     await surface.post('/v1/completions', { model: 'tiny-chat' }, { 'x-stainless-timeout': '5' })
     const { deadlineAtMs } = surface.submitter.requests.at(-1) as { deadlineAtMs: number }
     expect(deadlineAtMs).toBe(surface.clock.nowMs + 5000)

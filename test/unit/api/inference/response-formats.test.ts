@@ -133,7 +133,7 @@ it.each<[object, string, RegExp]>([
   }
 })
 
-it('reports what a guided schema asks for in vain, and other fields of the decoder', async () => {
+it('reports requirements of a guided schema that have no effect, and other decoder fields', async () => {
   const [url, request] = ROUTES[0] as (typeof ROUTES)[0]
   const set = { type: 'array', items: { type: 'string' }, uniqueItems: true }
   const response = await post(url, {

@@ -14,7 +14,7 @@ describe('a streamed response', () => {
   const ask = async (fields: object = {}) =>
     readEvents((await surface.post('/v1/responses', { ...BODY, ...fields })).body)
 
-  it('is named events, numbered from zero, from its creation to its end', async () => {
+  it('has named events, numbered from zero, from its creation to its end', async () => {
     surface = await openSurface(script(['Hel', 'lo']))
     const response = await surface.post('/v1/responses', BODY)
     expect(response.headers['content-type']).toMatch(/^text\/event-stream/)
@@ -79,7 +79,7 @@ describe('a streamed response', () => {
     expect(end.type).toBe('response.completed')
   })
 
-  it('gives a call in fragments, each event naming its item', async () => {
+  it('streams a call in fragments, and each event names its item', async () => {
     surface = await openSurface(script(CALL))
     const events = await ask({ tools: TOOLS })
     const call = events.filter(({ output_index }) => output_index === 1)
@@ -110,7 +110,7 @@ describe('a streamed response', () => {
     expect(events[messageEnd + 1]).toBe(call[0])
   })
 
-  it('gives the log-probabilities of each delta with it', async () => {
+  it('sends each delta with its log-probabilities', async () => {
     const logprobs = [logprob('a', -1), logprob('b', -2)]
     surface = await openSurface(script(['a', 'b'], { logprobs }))
     const events = await ask({ include: ['message.output_text.logprobs'], top_logprobs: 1 })
@@ -120,7 +120,7 @@ describe('a streamed response', () => {
     expect(tokens).toEqual([['a'], ['b'], ['a', 'b']])
   })
 
-  it('ends incomplete where its tokens ended', async () => {
+  it('ends as incomplete at its token limit', async () => {
     surface = await openSurface(script(['Hel', 'lo'], { finishReason: 'length' }))
     const [itemDone, end] = (await ask()).slice(-2)
     expect(itemDone).toMatchObject({ item: { status: 'incomplete' } })
@@ -142,7 +142,7 @@ describe('a streamed response', () => {
     expect(padded[0]?.obfuscation).toMatch(/^\w{1,16}$/)
   })
 
-  it('that breaks off says what there is of it, and why', async () => {
+  it('that breaks off contains the text so far and the reason', async () => {
     surface = await openSurface(async function* ({ input }) {
       const said = speak(input as GenerateInput, ['Hel', 'lo'])
       yield said.next().value as never

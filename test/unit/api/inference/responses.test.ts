@@ -81,7 +81,7 @@ const INPUT_ROWS: readonly Row[] = [
   ],
 ]
 
-describe('what a request for a response makes the workers do', () => {
+describe('the job that a request for a response creates', () => {
   let surface: Awaited<ReturnType<typeof openSurface>>
   beforeAll(async () => {
     surface = await openSurface()
@@ -98,7 +98,7 @@ describe('what a request for a response makes the workers do', () => {
     expect(await inputOf(fields)).toMatchObject(expected)
   })
 
-  it('takes a whole conversation, former answers as they were given', async () => {
+  it('reads a whole conversation, with former answers as they were given', async () => {
     const input = [
       { role: 'developer', content: 'Be brief.' },
       {
@@ -166,7 +166,7 @@ describe('what a request for a response makes the workers do', () => {
     ])
   })
 
-  it('runs at the tier that was asked for, and says so', async () => {
+  it('runs at the requested tier, and reports it', async () => {
     const response = await surface.post('/v1/responses', { ...BODY, service_tier: 'flex' })
     expect(surface.submitter.requests.at(-1)?.priorityClass).toBe('flex')
     expect(response.json().service_tier).toBe('flex')
@@ -237,7 +237,7 @@ describe('a response', () => {
     })
   })
 
-  it('repeats what was asked for', async () => {
+  it('repeats the settings of its request', async () => {
     surface = await openSurface()
     const fields = {
       instructions: 'Be brief.',
@@ -261,7 +261,7 @@ describe('a response', () => {
     })
   })
 
-  it('is incomplete where its tokens ended', async () => {
+  it('is incomplete if it reaches its token limit', async () => {
     surface = await openSurface(script(['Hello'], { finishReason: 'length' }))
     expect(await ask({})).toMatchObject({
       status: 'incomplete',
@@ -273,13 +273,13 @@ describe('a response', () => {
     })
   })
 
-  it('is one empty message where the model says nothing', async () => {
+  it('is one empty message if the model writes nothing', async () => {
     surface = await openSurface(script(['']))
     const { status, output } = await ask({ tools: TOOLS })
     expect([status, output]).toMatchObject(['completed', [{ content: [{ text: '' }] }]])
   })
 
-  it('gives calls as items of their own, with log-probabilities of what was said alone', async () => {
+  it('has calls as separate items, with log-probabilities only for text', async () => {
     const logprobs = CALL.map((piece, index) => logprob(piece, -index))
     surface = await openSurface(script(CALL, { logprobs }))
     const { output } = await ask({ tools: TOOLS, include: ['message.output_text.logprobs'] })
@@ -304,7 +304,7 @@ describe('a response', () => {
     ])
   })
 
-  it('leaves a call that was cut off incomplete', async () => {
+  it('marks a truncated call as incomplete', async () => {
     surface = await openSurface(script(CALL.slice(0, 4), { finishReason: 'length' }))
     const { status, output } = await ask({ tools: TOOLS })
     expect(status).toBe('incomplete')
@@ -314,7 +314,7 @@ describe('a response', () => {
     ])
   })
 
-  it('speaks of no call where none is allowed', async () => {
+  it('contains no call if none is allowed', async () => {
     surface = await openSurface(script(CALL))
     const { output } = await ask({ tools: TOOLS, tool_choice: 'none' })
     expect(output).toMatchObject([{ type: 'message', content: [{ text: CALL.join('') }] }])

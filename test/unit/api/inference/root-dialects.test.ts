@@ -94,7 +94,7 @@ it('demands a key at the root, except for a ping', async () => {
   expect((await ask('GET', '/ping')).statusCode).toBe(200)
 })
 
-it('serves none of them where they are switched off', async () => {
+it('serves none of them if they are switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['rerank', 'vllm'] }
   const { app, post, get } = await openSurface(SCORES, { config })
   const answers = [

@@ -21,7 +21,7 @@ describe('the routes', () => {
   })
   afterAll(() => surface.app.close())
 
-  it('list the models with what old clients read', async () => {
+  it('list the models with the fields that old clients read', async () => {
     const { object, data } = (await surface.get('/v1/models')).json()
     expect(object).toBe('list')
     expect(data).toHaveLength(CATALOGUE.models.length)
@@ -264,7 +264,7 @@ describe('the keys', () => {
   })
   afterAll(() => surface.app.close())
 
-  it('are made with a secret that is shown once, listed, and revoked', async () => {
+  it('are created with a secret that is shown once, listed, and revoked', async () => {
     const body = { name: 'ci', scopes: ['chat'], models: ['gpt-3.5-turbo'] }
     const made = (await surface.post('/v1/api_keys', body)).json()
     expect(made).toMatchObject({
@@ -301,7 +301,7 @@ describe('the keys', () => {
     if (param !== undefined) expect(response.json().error.param).toBe(param)
   })
 
-  it('inherit what is not said from their creator', async () => {
+  it('inherit omitted fields from their creator', async () => {
     const headers = { authorization: 'Bearer sk-narrow' }
     const made = (await surface.post('/v1/api_keys', { name: 'x' }, headers)).json()
     expect(made).toMatchObject({

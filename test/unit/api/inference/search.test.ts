@@ -92,7 +92,7 @@ describe('POST /v1/engines/{engine_id}/search', () => {
     })
   })
 
-  it('adds metadata when asked, null where a line has none', async () => {
+  it('adds metadata on request, and null if a line has none', async () => {
     const { data } = (await ask({ file: 'file-one', return_metadata: true })).json()
     expect(data.map(({ metadata }: { metadata: unknown }) => metadata)).toEqual([
       { place: 1 },

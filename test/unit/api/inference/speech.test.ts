@@ -54,7 +54,7 @@ describe('speech', () => {
     })
   })
 
-  it('is answered as events when they are asked for', async () => {
+  it('is answered as events on request', async () => {
     parts = whole()
     const response = await surface.post(URL, { ...BODY, stream_format: 'sse' })
     expect(response.headers['content-type']).toBe('text/event-stream; charset=utf-8')
@@ -70,7 +70,7 @@ describe('speech', () => {
     expect(sent).toEqual(Buffer.concat(PARTS))
   })
 
-  it('leaves out bytes that a second worker sends again', async () => {
+  it('omits bytes that a second worker sends again', async () => {
     const [first, second, third] = whole() as [never, never, never]
     parts = [first, second, first, second, third]
     expect((await surface.post(URL, BODY)).rawPayload).toEqual(Buffer.concat(PARTS))
@@ -85,7 +85,7 @@ describe('speech', () => {
     expect(response.json()).toMatchObject({ error: { param: 'voice' } })
   })
 
-  it('takes a voice by its id, a speed and a format', async () => {
+  it('accepts a voice by its id, a speed and a format', async () => {
     parts = whole()
     const asked = { voice: { id: 'af_heart' }, speed: 1.5, response_format: 'flac' }
     await surface.post(URL, { ...BODY, ...asked })

@@ -37,7 +37,7 @@ describe('a response in the background whose job ends while it is read', () => {
     expect((await app.inject('/responses/resp_1')).json()).toMatchObject({ status: 'completed' })
   })
 
-  it('is answered as it ended where its cancellation came too late', async () => {
+  it('is answered as it ended if its cancellation came too late', async () => {
     const app = await openEnding('cancel')
     const response = await app.inject({ method: 'POST', url: '/responses/resp_1/cancel' })
     expect(response.json()).toMatchObject({ status: 'completed' })

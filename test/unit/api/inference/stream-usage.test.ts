@@ -33,7 +33,7 @@ describe.each(ENDPOINTS)('the chunks of %s', (url, fields, opening) => {
     return frames.map((frame) => (JSON.parse(frame.slice('data: '.length)) as Chunk).usage)
   }
 
-  it('reports the tokens so far where the request asks for it', async () => {
+  it('reports the tokens so far on request', async () => {
     const usages = await usagesOf({ include_usage: true, continuous_usage_stats: true })
     const counts = usages.map((usage) => usage?.completion_tokens)
     expect(usages[0]).toEqual({

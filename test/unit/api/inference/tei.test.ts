@@ -17,7 +17,7 @@ async function ask(result: Parameters<typeof answering>[0], url: string, body: o
 describe('POST /embed', () => {
   const result = { task: 'embed', vectors: [vector(0.5, 1), vector(2, 3)] } as const
 
-  it('answers vectors alone, of the first model that makes them', async () => {
+  it('answers only vectors, of the first model that makes them', async () => {
     const body = { inputs: ['a', 'b'], truncate: true, normalize: true, prompt_name: 'query' }
     const { status, answer, submitter } = await ask(result, '/embed', body)
     expect([status, answer]).toEqual([
@@ -78,7 +78,7 @@ describe('POST /predict', () => {
   itRefuses('/predict', { model: 'judge', inputs: 'Hi' }, REFUSALS)
 })
 
-it('is not served where its dialect is switched off', async () => {
+it('is not served if its dialect is switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['tei'] }
   const { app, post } = await openSurface(undefined, { config })
   const statuses = await Promise.all(

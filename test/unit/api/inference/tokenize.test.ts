@@ -43,7 +43,7 @@ describe('tokens', () => {
     })
   })
 
-  it('of a conversation are those with its functions and template', async () => {
+  it('of a conversation include its functions and template', async () => {
     const { input } = await ask('/v1/tokenize', {
       messages: [USER],
       tools: [{ type: 'function', function: ADD }],

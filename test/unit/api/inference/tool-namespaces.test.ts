@@ -45,7 +45,7 @@ describe('tools of a namespace', () => {
     { type: 'custom_tool_call', namespace: 'agents', name: 'shell', input: 'ls' },
   ]
 
-  it('are called by their own name and that of their namespace', async () => {
+  it('are called by their own name and the name of their namespace', async () => {
     const plain = await client.responses.create(asked)
     expect(plain.output).toMatchObject(output)
     expect(plain.output[1]).not.toHaveProperty('namespace')

@@ -99,7 +99,7 @@ function check(holds: boolean, breach: string): void {
 }
 
 describe('the model of a background job', () => {
-  it('holds in every world that crashes, lost leases and cancellations lead to', () => {
+  it('holds in every state that crashes, lost leases and cancellations lead to', () => {
     const seen = new Map([[JSON.stringify(START), START]])
     let frontier = [START]
     while (frontier.length > 0) {

@@ -135,7 +135,7 @@ describe('the background jobs of a process', () => {
     await stop()
   }, 30_000)
 
-  it('leave their slots to others when they only wait for workers', async () => {
+  it('release their slots when they only wait for workers', async () => {
     const { started, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
     for (let at = 0; at < 25; at += 1) add(3, `org-tuning-${at}`)
     await expect.poll(() => started.length, { timeout: 10_000 }).toBe(75)
@@ -144,7 +144,7 @@ describe('the background jobs of a process', () => {
     await stop()
   }, 30_000)
 
-  it('are tried again later when too many wait for workers', async () => {
+  it('are retried later if too many wait for workers', async () => {
     const { started, released, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
     add(1030, 'org-one')
     await expect.poll(() => started.length, { timeout: 20_000 }).toBe(1030)
@@ -154,7 +154,7 @@ describe('the background jobs of a process', () => {
 })
 
 describe('a background job', () => {
-  it('fails when its events are more than a result may have, and leaves them', async () => {
+  it('fails when its events exceed the limit of a result, and keeps them', async () => {
     const { ending, events } = await runEndless()
     expect(ending).toMatchObject({ state: 'failed', error: { code: 'result_too_large' } })
     expect(events.isLeft).toBe(true)

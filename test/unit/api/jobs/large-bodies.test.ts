@@ -29,7 +29,7 @@ function open() {
 }
 
 describe('the large bodies of a process', () => {
-  it('are read one after the other, and wait while those in use reach the limit', async () => {
+  it('are read one after another, and wait while those in use reach the limit', async () => {
     const { begin, used, end, readingMax } = open()
     const [first, second, third] = ['a', 'b', 'c'].map((name) => begin(name))
     await expect.poll(() => used).toEqual(['a', 'b'])

@@ -63,7 +63,7 @@ async function open() {
 }
 
 describe('a form in the background', () => {
-  it('waits in storage while others are packed, and leaves nothing there', async () => {
+  it('waits in storage while others are packed, and is deleted there', async () => {
     const { post, stored } = await open()
     const answers = [post(33 * MEBIBYTE), post(34 * MEBIBYTE)]
     await expect.poll(() => stored.length).toBe(1)

@@ -20,7 +20,7 @@ function counted() {
 }
 
 describe('turns', () => {
-  it('run a few calls at a time, in order, also behind one that fails', async () => {
+  it('run a limited number of calls at a time, in order, also behind one that fails', async () => {
     const { counts, call } = counted()
     const turns = new Turns(2)
     const order: number[] = []
@@ -41,7 +41,7 @@ describe('turns', () => {
 })
 
 describe('the event streams of jobs that wait', () => {
-  it('leave the connections of the database to other requests', async () => {
+  it('do not block the connections of the database for other requests', async () => {
     const { counts, call } = counted()
     const find = async () => {
       await call()

@@ -28,7 +28,7 @@ describe('a sliding window', () => {
     expect(remainingOf(window, elapsed as number)).toBe((limit as number) - expected.used)
   })
 
-  it('has room when the wait is over, and none is to be waited for where there is room', () => {
+  it('has room when the wait is over, and no wait if there is room', () => {
     const count = fc.integer({ min: 0, max: 50 })
     const cases = fc.tuple(fc.integer({ min: 1, max: 50 }), count, count, fc.nat({ max: 59_999 }))
     void fc.assert(

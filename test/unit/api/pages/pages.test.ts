@@ -7,7 +7,7 @@ import { escapeHtml, html, prefersHtml } from '#api/pages/html.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 
-describe('what a client would rather read', () => {
+describe('the format that a client prefers', () => {
   it.for([
     ['text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', true],
     ['TEXT/HTML', true],
@@ -34,7 +34,7 @@ describe('markup', () => {
     )
   })
 
-  it('keeps markup in markup, in lists too, and leaves out what is undefined', () => {
+  it('keeps markup in markup, in lists too, and omits undefined', () => {
     const items = ['a', '<b>'].map((text) => html`<li>${text}</li>`)
     expect(html`<ul>${items}</ul>${undefined}${3}`.toString()).toBe(
       '<ul><li>a</li><li>&lt;b&gt;</li></ul>3',

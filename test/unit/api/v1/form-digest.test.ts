@@ -21,12 +21,12 @@ describe('the digest of a form', () => {
     },
   )
 
-  it('is another for other content of the same length', () => {
+  it('differs for other content of the same length', () => {
     expect(digestOf('one', 'name="a"\r\n\r\nhallo', 3)).not.toBe(expected)
     expect(digestOf('one', 'name="b"\r\n\r\nhello', 3)).not.toBe(expected)
   })
 
-  it('is not there before the form has ended', () => {
+  it('is not available before the form has ended', () => {
     const digest = new FormDigest('one')
     digest.update(Buffer.from('--one\r\n'))
     expect(digest.value).toBe(undefined)

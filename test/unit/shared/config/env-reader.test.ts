@@ -6,7 +6,7 @@ import { ConfigError, EnvReader } from '#shared/config/env-reader.ts'
 const ABOUT = { about: 'a setting' }
 
 describe('the environment reader', () => {
-  it('takes the first spelling that is set and treats an empty value as unset', () => {
+  it('uses the first spelling that is set and treats an empty value as unset', () => {
     const env = new EnvReader({ AUTH_API_PORT: '', PORT: '9000' })
     expect(env.int(['AUTH_API_PORT', 'PORT'], { ...ABOUT, fallback: 1 })).toBe(9000)
   })
@@ -56,7 +56,7 @@ describe('the environment reader', () => {
     expect(env.unknownNames(['AUTH_'])).toEqual(['AUTH_SITE_ULR'])
   })
 
-  it('reads the names of Supabase’s server where its own are unset', () => {
+  it('reads the names of Supabase’s server if its own are unset', () => {
     const env = new EnvReader({ GOTRUE_A: 'a', GOTRUE_B: 'b', AUTH_B: 'own', GOTRUE_C: 'c' })
     expect(env.string('AUTH_A', ABOUT)).toBe('a')
     expect(env.string(['AUTH_B', 'B'], ABOUT)).toBe('own')
@@ -109,7 +109,7 @@ describe('the configuration', () => {
     expect(loadConfig({ ...sound, ...agreeing }).warnings).toEqual([])
   })
 
-  it('reports every wrong setting at once', () => {
+  it('reports all wrong settings together', () => {
     const load = () => loadConfig({ PORT: 'many', LOG_LEVEL: 'loud' })
     expect(load).toThrow(ConfigError)
     for (const name of ['PORT', 'LOG_LEVEL', 'AUTH_DB_DATABASE_URL']) {

@@ -27,7 +27,7 @@ describe('MILLRACE_SURFACES', () => {
     return { surfaces: readSurfaces(env), problems: env.problems }
   }
 
-  it('names what is served, all of it by default', () => {
+  it('lists the served surfaces, all of them by default', () => {
     const all = ['inference', 'users', 'console', 'playground']
     expect(read('').surfaces).toEqual(all)
     expect(read(' playground, users').surfaces).toEqual(['users', 'playground'])

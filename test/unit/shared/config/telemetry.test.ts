@@ -12,7 +12,7 @@ function read(env: Readonly<Record<string, string>>): {
 }
 
 describe('the settings of metrics and traces', () => {
-  it('are metrics for scraping on port 9100 and no traces, unless said otherwise', () => {
+  it('select metrics for scraping on port 9100 and no traces by default', () => {
     expect(read({})).toEqual({
       config: {
         tracing: { isEnabled: false, exporter: 'opentelemetry', exportDelayMs: 5000 },

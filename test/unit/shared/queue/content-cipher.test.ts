@@ -49,7 +49,7 @@ describe('the content cipher', () => {
     }
   })
 
-  it('leaves content clear without a key, and says what is missing when it is encrypted', () => {
+  it('keeps content in clear text without a key, and reports the missing key if it is encrypted', () => {
     expect(openContentCipher([])).toBeUndefined()
     expect(readContent(Buffer.from('{}'), undefined, 'here').toString()).toBe('{}')
     const message = new ContentCipher([NEW]).encrypt(CANARY, 'here')
@@ -73,13 +73,13 @@ describe('an envelope in the queue', () => {
   }
   const source = { kind: 'embedding', modelId: 'm' } as const
 
-  it('is read by a worker with the key, and holds no content', () => {
+  it('is read by a worker with the key, and reveals no content', () => {
     const wire = JSON.parse(JSON.stringify(encryptEnvelope(envelope, cipher)))
     expect(JSON.stringify(wire)).not.toContain(CANARY)
     expect(parseEnvelope(wire, { ...source, cipher })).toEqual(envelope)
   })
 
-  it('is read in clear text, as earlier releases write it, also by a worker with a key', () => {
+  it('is read in clear text, as earlier releases write it, even by a worker with a key', () => {
     expect(parseEnvelope({ ...envelope }, { ...source, cipher })).toEqual(envelope)
   })
 

@@ -190,7 +190,7 @@ function* faults(world: World): Generator<World> {
 }
 
 describe('the model of a job', () => {
-  it('holds in every world that faults can lead to', () => {
+  it('holds in every state that faults can lead to', () => {
     const STATES_MAX = 150_000
     const seen = new Set<string>()
     let frontier: World[] = [START]
@@ -214,7 +214,7 @@ describe('the model of a job', () => {
     expect(seen.size).toBeGreaterThanOrEqual(100_000)
   })
 
-  it('always ends when faults cease: the answer comes, whole and once', () => {
+  it('always ends when faults cease: the answer arrives, complete and once', () => {
     // From random worlds after random faults, only progress is left.
     for (let seed = 1; seed <= 10_000; seed += 1) {
       const random = lcg(seed)

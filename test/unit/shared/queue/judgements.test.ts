@@ -50,7 +50,7 @@ describe('a Redis server', () => {
 })
 
 describe('the time of the queues', () => {
-  it("is this machine's until Redis was asked, then that of Redis, and runs on with neither", async () => {
+  it("is this machine's until Redis answers, then that of Redis, and continues without either", async () => {
     const local = { nowMs: 1_000_000, monotonicMs: 50 }
     const clock = new RedisClock({ now: () => local.nowMs, monotonic: () => local.monotonicMs })
     expect(clock.now()).toBe(1_000_000)

@@ -21,7 +21,7 @@ describe('the spans of a request', () => {
     })
   })
 
-  it('are exported when the outermost of this process has ended, and not before', () => {
+  it('are exported as soon as the outermost span of this process has ended', () => {
     const root = start('root')
     const child = start('child', root.below)
     start('grandchild', child.below).span.end()
@@ -45,7 +45,7 @@ describe('the spans of a request', () => {
     expect(exported()).toEqual(['inner', 'taken'])
   })
 
-  it('are left out below a span that has not ended', () => {
+  it('are left out below an unfinished span', () => {
     const root = start('root')
     const open = start('open', root.below)
     start('below open', open.below).span.end()
@@ -55,7 +55,7 @@ describe('the spans of a request', () => {
     expect(exported()).toEqual(['root', 'open'])
   })
 
-  it('are all discarded when the process that waited for them is gone', () => {
+  it('are all discarded if the process that waited for them is gone', () => {
     const root = start('root')
     start('child', root.below).span.end()
     root.span.setAttribute(DISCARD, true)

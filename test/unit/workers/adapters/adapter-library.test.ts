@@ -45,7 +45,7 @@ function openLibrary(bytesMax = 0): { library: AdapterLibrary; loads: () => numb
 }
 
 describe('the adapters of a model', () => {
-  it('are loaded once for all who use them at a time, from a folder', async () => {
+  it('are loaded once from a folder for all current users', async () => {
     const { library, loads } = openLibrary()
     const reference = { id: 'a', source: PLAIN }
     const [one, other] = await Promise.all([library.lease(reference), library.lease(reference)])
@@ -65,7 +65,7 @@ describe('the adapters of a model', () => {
     expect(adapter.rank).toBe(4)
   })
 
-  it('leave memory in the order of their last use, but never while they are in use', async () => {
+  it('are unloaded in the order of their last use, but never while they are in use', async () => {
     const { bytes } = (await openLibrary().library.lease({ id: 'x', source: PLAIN })).adapter
     const { library, loads } = openLibrary(2 * bytes)
     const use = async (id: string) => {
@@ -87,7 +87,7 @@ describe('the adapters of a model', () => {
     expect(loads()).toBe(6)
   })
 
-  it('of one id and different sources are different', async () => {
+  it('with one id and different sources are different', async () => {
     const { library } = openLibrary()
     const one = await library.lease({ id: 'same', source: PLAIN })
     const other = await library.lease({ id: 'same', source: join(ADAPTERS, 'llama/ranks') })

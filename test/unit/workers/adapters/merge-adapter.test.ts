@@ -51,7 +51,7 @@ describe('a model with an adapter folded in', () => {
     expect(deeper.toSorted()).toEqual(['onnx/model.onnx', 'onnx/model.onnx_data'])
   })
 
-  it('of integers keeps the layers that the adapter leaves alone', async () => {
+  it('keeps integer layers that the adapter does not change', async () => {
     const folder = join(ADAPTERS, 'llama/ranks')
     const target = join(root, 'integers')
     const adapter = await readPeftAdapter(folder, { rankMax: 64, bytesMax: 1 << 20 })

@@ -35,7 +35,7 @@ function folderOf(config: object, tensors: Record<string, ReturnType<typeof tens
 }
 
 describe('an adapter in PEFT form', () => {
-  it('is the same after it was written and read again', async () => {
+  it('is the same after it is written and read again', async () => {
     const module = { inSize: 4, outSize: 3, a: tensor([2, 4]).values, b: tensor([3, 2]).values }
     const files = writePeftAdapter({ rank: 2, alpha: 6, modules: new Map([[PATH, module]]) })
     const folder = join(root, 'written')
@@ -100,7 +100,7 @@ describe('an adapter in PEFT form', () => {
     await expect(readPeftAdapter(folderOf(config, tensors), LIMITS)).rejects.toThrow(message)
   })
 
-  it('is refused without its file of tensors and above the limit of bytes', async () => {
+  it('is refused without its tensor file and above the byte limit', async () => {
     const folder = folderOf({}, PAIR)
     await expect(readPeftAdapter(folder, { ...LIMITS, bytesMax: 100 })).rejects.toThrow('bytes')
     rmSync(join(folder, 'adapter_model.safetensors'))

@@ -7,7 +7,7 @@ const ALL = [0, 1, 2, 3]
 const find = (change: object, layers: readonly number[] = ALL, contextLength = 448) =>
   findAlignmentHeads({ alignment: { ...ALIGNMENT, ...change }, contextLength }, new Set(layers))
 
-it('takes the heads that the file lists', () => {
+it('uses the heads that the file lists', () => {
   expect(
     find({
       listed: [
@@ -23,7 +23,7 @@ it('takes the heads that the file lists', () => {
   })
 })
 
-it('takes all heads of the upper half of the layers without a list', () => {
+it('uses all heads of the upper half of the layers without a list', () => {
   expect(find({})).toEqual({
     heads: [
       { layer: 2, head: 0 },

@@ -75,7 +75,7 @@ async function listen(
   return { result: found[0] as AudioResult, progress, texts, parts, reports }
 }
 
-it('reads a clip window by window and says how far it is', async () => {
+it('reads a clip window by window and reports its progress', async () => {
   const { result, progress, reports } = await listen()
   expect(reports).toEqual([{}])
   expect(result.durationSeconds).toBeCloseTo(2.54, 1)
@@ -89,7 +89,7 @@ it('reads a clip window by window and says how far it is', async () => {
   }
 })
 
-it('reports the text of each window where that is wanted at once', async () => {
+it('reports the text of each window on request', async () => {
   const quiet = await listen()
   expect(quiet.texts.every((text) => text === undefined)).toBe(true)
   const { texts, result } = await listen({ stream: true })
@@ -98,7 +98,7 @@ it('reports the text of each window where that is wanted at once', async () => {
   expect(result.text).toBe(quiet.result.text)
 })
 
-it('gives clips that run together what they get alone', async () => {
+it('gives clips that run together the same text as alone', async () => {
   const changes = [{}, { task: 'translate' as const }, { prompt: 'red and new' }]
   const together = await Promise.all(changes.map((change) => listen(change)))
   for (const [index, change] of changes.entries()) {
@@ -123,7 +123,7 @@ it('detects the language when none is given', async () => {
   expect(['en', 'de']).toContain(result.language)
 })
 
-it('returns log-probabilities of the tokens only where they are asked for', async () => {
+it('returns log-probabilities of the tokens only on request', async () => {
   expect((await listen()).result.logprobs).toBeUndefined()
   const { result, parts } = await listen({ logprobs: true, stream: true })
   const logprobs = defined(result.logprobs)
@@ -134,7 +134,7 @@ it('returns log-probabilities of the tokens only where they are asked for', asyn
   expect(parts.flat()).toEqual(logprobs)
 })
 
-it('gives words times only when they are asked for', async () => {
+it('returns times of words only on request', async () => {
   expect((await listen({}, { by: timing })).result.words).toBeUndefined()
   const { result, reports } = await listen({ wordTimestamps: true }, { by: timing })
   expect(reports).toEqual([{}])
@@ -187,7 +187,7 @@ it('stops between two windows when it is cancelled and leaves no file behind', a
   expect(left).toEqual([])
 })
 
-it('makes the folder for recordings where the system has none', async () => {
+it('creates the folder for recordings if the system has none', async () => {
   vi.stubEnv('TMPDIR', join(folder, 'not', 'yet'))
   await sweepClips(systemClock)
   await expect(listen({})).resolves.toBeDefined()

@@ -25,7 +25,7 @@ it('keeps work back until all that had begun before its end has ended too', asyn
   expect(log.toSorted()).toEqual(['later', 'one', 'other'])
 })
 
-it('lets work that fails fail alone', async () => {
+it('fails only the work that fails', async () => {
   const window = new BatchingWindow()
   const [one, other] = [0, 0].map(() => Promise.withResolvers<string>())
   const first = window.join(defined(one).promise)

@@ -64,7 +64,7 @@ it.each([
   expect(spans(windows)).toEqual(expected)
 })
 
-it('makes every token a word where the vocabulary has no delimiter', () => {
+it('makes every token a word if the vocabulary has no delimiter', () => {
   expect(spans(['aab_b'], { ...TOKENS, delimiter: undefined })).toEqual([
     ['a', 0, 2],
     ['b', 2, 3],

@@ -32,7 +32,7 @@ it.each([
   await expect(listen(path)).rejects.toMatchObject({ kind: 'invalidRequest', param: 'file' })
 })
 
-it('decodes the same recording where it was sent itself', async () => {
+it('decodes the same recording if the client sends it directly', async () => {
   expect(await listen(secret)).toBeGreaterThan(16_000)
 })
 

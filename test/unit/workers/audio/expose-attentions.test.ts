@@ -167,7 +167,7 @@ it('finds the attentions of a decoder in two files', async () => {
 const FOLDER = join(FIXTURES, 'models/whisper-words')
 const FILE = 'decoder_model_merged.onnx'
 
-it('leaves a decoder with a layer that is not recognized as it is', async () => {
+it('does not change a decoder with an unrecognized layer', async () => {
   const copy = await copyOf(FOLDER, FILE, (graph) => {
     const { nodes, ...rest } = withoutAttentions(graph)
     const last = nodes.findLastIndex(({ operator }) => operator === 'Softmax')

@@ -60,7 +60,7 @@ describe('timestamp rules', () => {
     expect([found[0], found.at(-1)]).toEqual([lowest, highest])
   })
 
-  it('takes a timestamp where all of them together are likelier than any word', () => {
+  it('choose a timestamp if all timestamps together are likelier than any word', () => {
     expect(allowed([at(0), 5]).every((id) => id > FIRST)).toBe(true)
     expect(allowed([at(0), 5], [7])).toContain(7)
   })

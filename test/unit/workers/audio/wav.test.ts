@@ -86,7 +86,7 @@ describe('a plain WAV file', () => {
     expect(await samplesOf(wav(SIGNAL, { channels: 2 }))).toEqual(halves)
   })
 
-  it('may state its form at length, and hold other chunks, of odd length too', async () => {
+  it('may use the extensible format, and contain other chunks, of odd length too', async () => {
     const extra = Buffer.from('LIST\x03\0\0\0abc\0')
     expect(await samplesOf(wav(SIGNAL, { isExtensible: true, extra }))).toEqual(SIGNAL)
   })
@@ -112,11 +112,11 @@ describe('a plain WAV file', () => {
     },
   )
 
-  it('that was cut off is read as far as it goes', async () => {
+  it('that was truncated is read to its end', async () => {
     expect(await samplesOf(wav(SIGNAL, { cutBytes: 3 }))).toEqual(SIGNAL.slice(0, 4))
   })
 
-  it('states its length, and comes at the requested rate', async () => {
+  it('states its length, and has the requested rate', async () => {
     const tone = Array.from({ length: 48_000 }, (_, i) =>
       Math.sin((2 * Math.PI * 440 * i) / 48_000),
     )
@@ -129,13 +129,13 @@ describe('a plain WAV file', () => {
     }
   })
 
-  it('holds no infinity and no NaN', async () => {
+  it('contains no infinity and no NaN', async () => {
     const strange = [0.5, Number.NaN, Number.POSITIVE_INFINITY, -0.5]
     expect(await samplesOf(wav(strange, { format: '3/32' }))).toEqual([0.5, 0, 0, -0.5])
   })
 })
 
-describe('what takes a real decoder', () => {
+describe('a file that needs a real decoder', () => {
   const compressed = wav(SIGNAL)
   compressed.writeUInt16LE(2, 20)
   it.each([

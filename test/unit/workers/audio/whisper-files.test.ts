@@ -17,7 +17,7 @@ beforeEach(async () => {
 })
 afterAll(() => rm(parent, { recursive: true }))
 
-it('reads the features where newer exports keep them', async () => {
+it('reads the features from the place of newer exports', async () => {
   const { mel } = await readWhisperFiles(folder)
   const features = JSON.parse(await readFile(place('preprocessor_config.json'), 'utf8'))
   await rm(place('preprocessor_config.json'))

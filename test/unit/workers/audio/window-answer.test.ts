@@ -26,7 +26,7 @@ async function answer(attempts: readonly Answer[], temperature = 0) {
 }
 
 describe('the answer to a window', () => {
-  it('is the first that is neither doubted nor repeats itself', async () => {
+  it('is the first that is reliable and not repetitive', async () => {
     expect((await answer([SURE])).tried).toEqual([0])
     expect((await answer([UNSURE, SURE])).tried).toEqual([0, 0.2])
     const repeated = { ...SURE, tokenIds: [REPETITION] }
@@ -34,11 +34,11 @@ describe('the answer to a window', () => {
     expect((await answer([UNSURE])).tried).toEqual([0, 0.2, 0.4, 0.6, 0.8, 1])
   })
 
-  it('is decoded once where the request names a temperature', async () => {
+  it('is decoded once if the request names a temperature', async () => {
     expect((await answer([UNSURE], 0.3)).tried).toEqual([0.3])
   })
 
-  it('is silence only where the model detects no speech and doubts its words', async () => {
+  it('is silence only if the model detects no speech and doubts its words', async () => {
     expect(await answer([{ ...UNSURE, probed: 0.9 }])).toMatchObject({
       isSilence: true,
       tried: [0],
@@ -47,7 +47,7 @@ describe('the answer to a window', () => {
     expect((await answer([{ ...UNSURE, probed: 0.3 }])).isSilence).toBe(false)
   })
 
-  it('is lost where it has no text though the model detects speech', async () => {
+  it('is lost if it has no text though the model detects speech', async () => {
     expect((await answer([{ ...SURE, tokenIds: [NOTHING] }])).isLost).toBe(true)
     expect((await answer([{ ...SURE, tokenIds: [NOTHING], probed: 0.9 }])).isLost).toBe(false)
     expect((await answer([{ ...SURE, tokenIds: [SPEECH] }])).isLost).toBe(false)

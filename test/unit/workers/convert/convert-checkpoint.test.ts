@@ -42,7 +42,7 @@ describe('a converted folder', () => {
     await loadTextModel(target, { now: () => 0, monotonic: () => 0 })
   })
 
-  it('replaces what a conversion that was killed has left', async () => {
+  it('replaces the remains of a killed conversion', async () => {
     const folder = copyOf('qwen3')
     const target = join(dirname(folder), 'out')
     mkdirSync(`${target}.part/onnx`, { recursive: true })
@@ -114,7 +114,7 @@ describe('a converted folder', () => {
     }
   })
 
-  it('of a model of images and text has its decoder alone', async () => {
+  it('of a model of images and text has only its decoder', async () => {
     const folder = copyOf('gemma3')
     changeConfig(folder, ({ architectures: _, max_position_embeddings: __, ...inner }) => ({
       architectures: ['Gemma3ForConditionalGeneration'],
@@ -164,7 +164,7 @@ describe('blocks', () => {
     expect(errorOf(values, 4)).toBeLessThan(1e-12)
   })
 
-  it('have a smaller error than rounding by the largest element alone', () => {
+  it('have a smaller error than rounding by the largest element', () => {
     const values = row((at) => Math.sin(at * 12.9898) * Math.cos(at * 78.233))
     const plain = [0, 32].reduce((sum, from) => {
       const block = values.slice(from, from + 32)

@@ -41,13 +41,13 @@ describe('the batcher', () => {
     expect(await submit('a', 'bbb', 'cc', 'dddd')).toEqual(['A', 'BBB', 'CC', 'DDDD'])
   })
 
-  it('lets a batch grow while its longest item times its size fits', async () => {
+  it('grows a batch while its longest item times its size fits', async () => {
     const { batches, submit } = recording(6)
     await submit('aa', 'bb', 'cc', 'dd')
     expect(batches).toEqual([['aa', 'bb', 'cc'], ['dd']])
   })
 
-  it('runs an item alone that is longer than the whole budget', async () => {
+  it('runs an item that exceeds the whole budget in a separate batch', async () => {
     const { batches, submit } = recording(3)
     await submit('aaaaaa', 'b')
     expect(batches).toEqual([['aaaaaa'], ['b']])
@@ -59,13 +59,13 @@ describe('the batcher', () => {
     expect(batches).toEqual([['aaa', 'ddd'], ['bbbbbbbb'], ['cc']])
   })
 
-  it('holds no more than its largest count', async () => {
+  it('has at most its largest count', async () => {
     const { batches, submit } = recording(1000, 2)
     await submit('a', 'b', 'c')
     expect(batches).toEqual([['a', 'b'], ['c']])
   })
 
-  it('runs as many batches side by side as its pool has sessions, and says when one is alone', async () => {
+  it('runs as many batches side by side as its pool has sessions, and reports a single one', async () => {
     const batcher = recording(100, 100, { poolSize: 2, sharedBatchTokens: 4 })
     await batcher.submit('a')
     await batcher.submit('aa', 'bb', 'cc', 'dd', 'ee')
@@ -75,14 +75,14 @@ describe('the batcher', () => {
     expect(batcher.mostRunning()).toBe(2)
   })
 
-  it('leaves to another batch what would mostly be padding', async () => {
+  it('moves items to another batch if they would mostly be padding', async () => {
     const { batches, submit } = recording(100_000)
     const [long, short] = ['a'.repeat(300), 'b'.repeat(100)]
     await submit(long, short, long)
     expect(batches).toEqual([[long, long], [short]])
   })
 
-  it('lets short items of any length share a batch, where padding costs nothing', async () => {
+  it('lets short items of any length share a batch if padding costs nothing', async () => {
     const { batches, submit } = recording(100_000)
     const [long, short] = ['a'.repeat(100), 'b']
     await submit(long, short)
@@ -121,7 +121,7 @@ describe('the batcher', () => {
     ])
   })
 
-  it('joins callers that continue, although the second one came during a batch', async () => {
+  it('joins callers that continue, although the second one arrived during a batch', async () => {
     const batches: string[][] = []
     const release: (() => void)[] = []
     const batcher = new Batcher<string, string>({
@@ -149,7 +149,7 @@ describe('the batcher', () => {
     expect(batches).toEqual([['a1'], ['b1', 'a2'], ['b2']])
   })
 
-  it('fails the items of a failed batch and goes on', async () => {
+  it('fails the items of a failed batch and continues', async () => {
     let isFirst = true
     const batcher = new Batcher<string, string>({
       maxBatchTokens: 1,

@@ -33,7 +33,7 @@ it('finds the first and the last token behind padding on the left', () => {
   expect([...pool('lastToken', left, 1)]).toEqual([9, 9])
 })
 
-it('scales a vector to length one and leaves zero alone', () => {
+it('scales a vector to length one and does not change zero', () => {
   expect([...normalize(Float32Array.from([3, 4]))].map((value) => value.toFixed(4))).toEqual([
     '0.6000',
     '0.8000',

@@ -87,7 +87,7 @@ describe('pooling', () => {
     expect(head).toMatchObject({ pooling, problem: undefined })
   })
 
-  it('of several modes puts their vectors one after another', async () => {
+  it('with several modes concatenates their vectors', async () => {
     const modules = modulesOf('Pooling')
     const of = async (mode: unknown) =>
       vectorOf(
@@ -106,7 +106,7 @@ describe('the pooling mode of the catalogue', () => {
   const open = async (files: Files, pooling?: string) =>
     openEncoder({ runtime, folder: await folderWith(files), ...(pooling && { pooling }) })
 
-  it('replaces that of the folder, and is assumed for folders that name none', async () => {
+  it('replaces that of the folder, and is the default for folders that name none', async () => {
     const named = await open({ '1_Pooling/config.json': { pooling_mode: 'cls' } })
     const chosen = await open({}, 'cls')
     const assumed = await open(bare)
@@ -205,7 +205,7 @@ describe('a dense layer after the pooling', () => {
 })
 
 describe('an encoder folder', () => {
-  it('in lower case by its configuration reads capitals as small letters', async () => {
+  it('with a lower-case configuration reads capitals as small letters', async () => {
     const tokenizer = JSON.parse(await readFile(join(MODELS, 'minilm/tokenizer.json'), 'utf8'))
     const normalizer = { ...tokenizer.normalizer, lowercase: false }
     const cased = { 'tokenizer.json': { ...tokenizer, normalizer } }
@@ -220,7 +220,7 @@ describe('an encoder folder', () => {
     expect(await idsOf(cased, 'The RIVER')).not.toEqual(await idsOf(cased, 'the river'))
   })
 
-  it('of a family whose positions begin after the padding has so many fewer', async () => {
+  it('has fewer positions if its family begins them after the padding', async () => {
     const config = { model_type: 'xlm-roberta', max_position_embeddings: 514, pad_token_id: 1 }
     const folder = await folderWith({
       'config.json': config,
@@ -230,12 +230,12 @@ describe('an encoder folder', () => {
     expect(await readEncoderFiles(folder)).toMatchObject({ contextLength: 512, firstPosition: 2 })
   })
 
-  it('takes full precision before 8 bits', async () => {
+  it('prefers full precision to 8 bits', async () => {
     const { modelFile } = await readEncoderFiles(join(MODELS, 'minilm'))
     expect(modelFile).toMatch(/onnx\/model\.onnx$/)
   })
 
-  it('with one graph of another name takes that', async () => {
+  it('with one graph of another name uses that graph', async () => {
     const folder = await folderWith({ 'onnx/model_quantized.onnx': undefined })
     const named = join(folder, 'onnx/model_O4.onnx')
     await cp(join(folder, 'onnx/model.onnx'), named)
@@ -263,7 +263,7 @@ describe('a graph with activations quantized as it runs', () => {
   })
 })
 
-describe('of the outputs of a graph', async () => {
+describe('the vector outputs of a graph', async () => {
   const head = await readSentenceHead(join(MODELS, 'minilm'))
   const output = (name: string, rank: number) =>
     ({ name, type: 'float32', dims: ['b', 's', 8].slice(3 - rank) }) as const
@@ -283,7 +283,7 @@ describe('of the outputs of a graph', async () => {
     expect(chosen).toMatchObject({ name: 'sentence_embedding', isPooled: true, dimensions: 8 })
   })
 
-  it('those of a classifier are none', () => {
+  it('do not include those of a classifier', () => {
     expect(() => chooseOutput({ file: 'm', outputs: [output('logits', 2)] }, head)).toThrow(
       'not an encoder of vectors',
     )

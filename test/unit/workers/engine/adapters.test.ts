@@ -80,7 +80,7 @@ describe.each<[string, Partial<TextEngineOptions>]>([
   ['llama', { ...AS_EXPORTED, ...ON_DEVICE }],
   ['llama-in-place-dynamic', { onnxFile: 'model_quantized' }],
 ])('rows of several adapters on %s, %o', (model, options) => {
-  it('have the tokens that each has alone', async () => {
+  it('have the same tokens as each alone', async () => {
     const engine = await openEngine(model, { ...options, prefillChunk: 16 })
     const adapters: (FittedAdapter | undefined)[] = [undefined]
     for (const name of [...LLAMA, ...LLAMA]) adapters.push(await load(engine, name))
@@ -121,7 +121,7 @@ describe('an engine with adapters', () => {
     expect(await read(engine)).toEqual(plain)
   })
 
-  it('shares prefixes between texts of one adapter, and with no others', async () => {
+  it('shares prefixes only between texts of one adapter', async () => {
     const engine = await openEngine('llama-in-place')
     const [first, second] = [await load(engine, 'llama/plain'), await load(engine, 'llama/ranks')]
     const promptTokenIds = makePrompt(2, 30)

@@ -44,7 +44,7 @@ describe.each(STYLES)('%s, %o', (name, options) => {
     },
   )
 
-  it('goes on as if nothing had happened after a resumption', async () => {
+  it('continues unchanged after a resumption', async () => {
     const engine = await openEngine(name, options)
     const promptTokenIds = makePrompt(1, 20)
     const whole = await generate(engine, { promptTokenIds, maxNewTokens: 20, cacheScope: 'a' })
@@ -69,7 +69,7 @@ describe.each(STYLES)('%s, %o', (name, options) => {
     expect(branched.tokenIds).toEqual(elsewhere.tokenIds)
   })
 
-  it('reads prompts that come together in one run, and the same to the last bit', async () => {
+  it('reads prompts that arrive together in one run, with the same bits', async () => {
     const engine = await openEngine(name, options)
     const isInPlace = name.endsWith('in-place')
     const lengths = isInPlace ? [5, 7, 9, 6] : [7, 7, 7, 7]

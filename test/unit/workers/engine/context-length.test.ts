@@ -130,7 +130,7 @@ describe('an engine of a model with 32,768 positions', () => {
     expect(Math.max(...(distances ?? [Number.NaN]))).toBeLessThan(1e-4)
   })
 
-  it('has a shorter context where memory does not hold all slots at that length', async () => {
+  it('has a shorter context if memory does not hold all slots at that length', async () => {
     const folder = copyWithLength('llama', 32_768)
     const engine = await openEngine('.', { folder, memoryBytes: 340_000_000 })
     // 16 slots of 512 bytes each, and scores of four heads and 128 queries.
@@ -169,7 +169,7 @@ describe('an engine of a model with states', () => {
     })
   })
 
-  it('has the length that the operator wants where it has no attention and says none', async () => {
+  it('has the length that the operator sets if it has no attention and states none', async () => {
     const usual = await openEngine('mamba2')
     expect(usual.context).toMatchObject({ contextLength: 2048, limitedBy: 'model' })
     const longer = await openEngine('mamba2', { maxContextTokens: 5000 })

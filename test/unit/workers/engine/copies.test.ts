@@ -47,7 +47,7 @@ function makePrompt(last: number): number[] {
 }
 
 describe('a prefix that is copied between slots', () => {
-  it('is there before the first run that reads it', async () => {
+  it('is copied before the first run that reads it', async () => {
     const runner = makeRunner()
     const engine = makeEngine(runner)
     await generate(engine, { promptTokenIds: makePrompt(4), maxNewTokens: 1 })
@@ -56,7 +56,7 @@ describe('a prefix that is copied between slots', () => {
     expect(runner.calls).toEqual(['prefill 0', 'copy 10 from 0 to 1', 'prefill 1'])
   })
 
-  it('ends the texts that run where it cannot be made, and leaves nothing to the next', async () => {
+  it('ends the running texts if it cannot be copied, and does not affect later ones', async () => {
     const runner = makeRunner()
     const engine = makeEngine(runner)
     await generate(engine, { promptTokenIds: makePrompt(4), maxNewTokens: 1 })

@@ -84,7 +84,7 @@ describe('a cache in the memory of a device', () => {
     for (const { data } of targets) expect(Array.from(data as Float32Array)).toEqual(expected)
   })
 
-  it('takes copies into a row of its own and out of it, past the others', async () => {
+  it('copies into a row of its own and out of it, past the others', async () => {
     const tensors = device.allocate(ROWS, LENGTH)
     const source = onHost(ROWS, LENGTH)
     for (const row of [2, 0, 1]) {
@@ -101,20 +101,20 @@ describe('a cache in the memory of a device', () => {
     for (const tensor of tensors) tensor.dispose()
   })
 
-  it('does not let its elements be read here', () => {
+  it('does not allow reads of its elements here', () => {
     const [tensor] = device.allocate(1, 1)
     expect(() => defined(tensor).data).toThrow('a tensor on a device cannot be read')
     defined(tensor).dispose()
   })
 
-  it('says what has no room, when a model is loaded', async () => {
+  it('reports a lack of memory when a model is loaded', async () => {
     const options = { runtime, folder: FOLDER, cacheMemory: 'device', slots: 1e9 } as const
     await expect(openTextEngine(options)).rejects.toThrow(
       /the device has no room for the cache of 1000000000 slots .*, \d+ tokens each: \d+ MiB; give the model fewer slots/,
     )
   })
 
-  it('gives the memory of a cache that has grown back at every step', async () => {
+  it('frees the memory of a cache that grows at every step', async () => {
     const shared = { runtime, folder: join(MODELS, 'llama'), onnxFile: 'model' } as const
     const engine = await openTextEngine({
       ...shared,

@@ -83,28 +83,31 @@ describe('an engine', () => {
     rmSync(folder, { recursive: true })
   })
 
-  it.each([0, 7, 23])('gives prompt logits from position %i on and caches before', async (from) => {
-    const engine = await openEngine('llama', { prefillChunk: 5 })
-    const promptTokenIds = makePrompt(6, 24)
-    const collect = async (changes: RequestChanges): Promise<Map<number, Float32Array>> => {
-      const rows = new Map<number, Float32Array>()
-      const onPromptLogits = (position: number, logits: Float32Array): void => {
-        rows.set(position, logits.slice())
+  it.each([0, 7, 23])(
+    'returns prompt logits from position %i on and caches the positions before',
+    async (from) => {
+      const engine = await openEngine('llama', { prefillChunk: 5 })
+      const promptTokenIds = makePrompt(6, 24)
+      const collect = async (changes: RequestChanges): Promise<Map<number, Float32Array>> => {
+        const rows = new Map<number, Float32Array>()
+        const onPromptLogits = (position: number, logits: Float32Array): void => {
+          rows.set(position, logits.slice())
+        }
+        await generate(engine, { promptTokenIds, onPromptLogits, maxNewTokens: 0, ...changes })
+        return rows
       }
-      await generate(engine, { promptTokenIds, onPromptLogits, maxNewTokens: 0, ...changes })
-      return rows
-    }
-    const whole = await collect({})
-    const part = await collect({ promptLogitsFrom: from })
-    expect([...whole.keys()]).toEqual(promptTokenIds.map((_, index) => index))
-    expect([...part.keys()]).toEqual([...whole.keys()].slice(from))
-    for (const [position, logits] of part) {
-      const expected = defined(whole.get(position))
-      const distances = logits.map((value, index) => Math.abs(value - defined(expected[index])))
-      expect(Math.max(...distances)).toBeLessThan(1e-4)
-    }
-    expect(engine.stats().cachedTokens).toBe(from)
-  })
+      const whole = await collect({})
+      const part = await collect({ promptLogitsFrom: from })
+      expect([...whole.keys()]).toEqual(promptTokenIds.map((_, index) => index))
+      expect([...part.keys()]).toEqual([...whole.keys()].slice(from))
+      for (const [position, logits] of part) {
+        const expected = defined(whole.get(position))
+        const distances = logits.map((value, index) => Math.abs(value - defined(expected[index])))
+        expect(Math.max(...distances)).toBeLessThan(1e-4)
+      }
+      expect(engine.stats().cachedTokens).toBe(from)
+    },
+  )
 
   it('numbers the sampler’s positions from the first generated token, across a resumption', async () => {
     const engine = await openEngine('llama-in-place')
@@ -158,7 +161,7 @@ describe('an engine', () => {
     expect(engine.stats()).toMatchObject({ active: 0, waiting: 0 })
   })
 
-  it('lets an error in one sequence’s own code end that sequence alone', async () => {
+  it('fails only the sequence whose own code throws', async () => {
     const engine = await openEngine('llama')
     const failing = generate(engine, {
       onToken: () => {
@@ -188,7 +191,7 @@ describe('an engine', () => {
     expect(engine.stats()).toMatchObject({ tokens: 6, steps: seen.length })
   })
 
-  it('lets the event loop have its turn between rows that take long to sample', async () => {
+  it('lets the event loop run between rows that take long to sample', async () => {
     const engine = await openEngine('llama-in-place')
     const plain = await Promise.all([1, 2, 3].map((at) => generate(engine, slowRequest(at))))
     let turn = 0
@@ -212,7 +215,7 @@ describe('an engine', () => {
     expect(new Set(turnsOfCalls).size).toBeGreaterThan(7)
   })
 
-  it('cancels what runs when it closes', async () => {
+  it('cancels running sequences when it closes', async () => {
     const engine = await openEngine('llama')
     const running = generate(engine, { maxNewTokens: 200 })
     const closing = engine.close()

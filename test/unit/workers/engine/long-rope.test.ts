@@ -57,7 +57,7 @@ describe('a model with two sets of rotary factors', () => {
     expect(together.map(({ tokenIds }) => tokenIds)).toEqual(expected)
   })
 
-  it('reuses prefixes of texts of the same kind alone, and resumes on either side', async () => {
+  it('reuses prefixes only of texts of the same kind, and resumes on either side', async () => {
     const expected = await expectedTokens()
     const engine = await openEngine('llama-long-rope', { prefillChunk: 16 })
     const long = makePrompt(LENGTHS.length - 1, 90)

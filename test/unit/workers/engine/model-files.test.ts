@@ -40,7 +40,7 @@ describe('the decoder file', () => {
     expect(await findDecoderFile(folder, options)).toBe(join(folder, expected))
   })
 
-  it('is missed by name', async () => {
+  it('is named if it is missing', async () => {
     for (const name of ['decoder_model', 'decoder_with_past_model']) {
       writeFileSync(join(folder, 'onnx', `${name}.onnx`), '')
     }
@@ -64,7 +64,7 @@ describe('the context length', () => {
     expect((await readDecoderConfig(folder)).contextLength).toBe(expected)
   })
 
-  it('is read from genai_config.json where that is alone', async () => {
+  it('is read from genai_config.json if only that exists', async () => {
     writeFileSync(join(folder, 'genai_config.json'), '{"model":{"context_length":4096}}')
     expect((await readDecoderConfig(folder)).contextLength).toBe(4096)
   })
@@ -101,7 +101,7 @@ describe('states of a decoder', () => {
     return findMaskedStates({ irVersion: 9, opsets: [], functions: [], rest: [], graph })
   }
 
-  it('depend on the mask where they read it themselves, not behind attention', () => {
+  it('depend on the mask if they read it themselves, not behind attention', () => {
     expect([isMasked('x'), isMasked('mask')]).toEqual([false, true])
   })
 })

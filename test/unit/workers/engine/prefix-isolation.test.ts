@@ -57,7 +57,7 @@ describe.each([
   })
 })
 
-it('organizations share caches only where the operator says so', () => {
+it('organizations share caches only if the operator allows it', () => {
   const text = { tokenizer: { pieces: {}, findTokenId: () => undefined }, endTokenIds: new Set() }
   const scopes = (options: object) => {
     const model = createCompletionModel({} as never, text as never, options)

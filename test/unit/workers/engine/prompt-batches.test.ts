@@ -24,7 +24,7 @@ describe('whole prompts', () => {
     expect(expected.map(() => describeStep(take(scheduler)))).toEqual(expected)
   })
 
-  it('run alone where logits of them are wanted, or a part is in the cache', () => {
+  it('run separately if their logits are requested, or a part is in the cache', () => {
     const options = { ...OPTIONS, slots: 8, prefillChunk: 32, batchesPrompts: 'any' } as const
     const scheduler = new Scheduler(options)
     const finished = add(scheduler, { length: 30, first: 10 })
@@ -40,7 +40,7 @@ describe('whole prompts', () => {
     expect(steps).toEqual(['prefill 8', 'decode 1', 'prefill of 9 and 9', 'decode 3', 'prefill 2'])
   })
 
-  it('wait for others where a queue has formed, but not for long, and not without one', () => {
+  it('wait for others if a queue has formed, but not for long', () => {
     const options = { ...OPTIONS, slots: 4, prefillChunk: 64, batchesPrompts: 'any' } as const
     const scheduler = new Scheduler(options)
     const first = [1, 2, 3, 4].map((place) => add(scheduler, { length: 5, first: 100 * place }))

@@ -81,7 +81,7 @@ describe.each(['mamba', 'jamba'])('%s, which takes one token of a text in a run'
     expect(promptTokens).toBe(48)
   })
 
-  it('gives the logits of each position of a prompt', async () => {
+  it('returns the logits of each position of a prompt', async () => {
     const engine = await openEngine(name, { slots: 2 })
     const positions: number[] = []
     const onPromptLogits = (position: number): void => void positions.push(position)
@@ -190,7 +190,7 @@ function writeStateless(): string {
   return folder
 }
 
-it('computes whole prompts where longer runs ignore the state before them', async () => {
+it('computes whole prompts if longer runs ignore the state before them', async () => {
   const folder = writeStateless()
   try {
     const engine = await openEngine('.', { folder, slots: 2, prefillChunk: 4 })

@@ -85,7 +85,7 @@ describe('the scheduler', () => {
     expect(prompt.isDecoding).toBe(false)
   })
 
-  it('runs as many short prompts between two decode steps as take no longer than one', () => {
+  it('runs as many short prompts between two decode steps as fit into the time of one', () => {
     const scheduler = new Scheduler({ ...OPTIONS, slots: 8 })
     add(scheduler, { length: 3, first: 0 })
     admitAll(scheduler)
@@ -127,7 +127,7 @@ describe('the scheduler', () => {
     expect(describeStep(take(scheduler))).toBe('decode 3')
   })
 
-  it('lets a sequence wait for the prefix that another is computing, and others pass', () => {
+  it('delays a sequence whose prefix another one is computing, but not others', () => {
     const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 8 })
     const first = add(scheduler, { length: 16, first: 10 })
     admitAll(scheduler)
@@ -140,7 +140,7 @@ describe('the scheduler', () => {
     expect(twin).toMatchObject({ state: 'running', cachedTokens: 14 })
   })
 
-  it('shares no prefix between scopes, nor where prompt logits are wanted', () => {
+  it('shares no prefix between scopes, nor if prompt logits are requested', () => {
     const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
     add(scheduler, { length: 16, first: 10 })
     admitAll(scheduler)
@@ -182,7 +182,7 @@ describe('the scheduler', () => {
     expect(defined(scheduler.canAdmit()).placement).toMatchObject({ source: slot, prefixLength: 8 })
   })
 
-  it('keeps what the most recently finished sequences left', () => {
+  it('keeps the caches of the most recently finished sequences', () => {
     const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
     const sequences = [10, 30, 50].map((first) => add(scheduler, { length: 8, first }))
     admitAll(scheduler)
@@ -193,7 +193,7 @@ describe('the scheduler', () => {
     expect(stranger.slot).toBe(1)
   })
 
-  it('cuts a text as an undisturbed run would where that changes the numbers', () => {
+  it('cuts a text like an undisturbed run if that changes the numbers', () => {
     const scheduler = new Scheduler({ ...OPTIONS, reusesPrefixes: false })
     add(scheduler, { length: 6, first: 10 }, { generatedTokenIds: [1, 2, 3] })
     admitAll(scheduler)
@@ -201,7 +201,7 @@ describe('the scheduler', () => {
     expect(steps).toEqual(['prefill 4', 'prefill 2', 'prefill 1', 'prefill 1', 'decode 1'])
   })
 
-  it('leaves no single position of a prompt to a run of its own', () => {
+  it('does not run a single position of a prompt separately', () => {
     const scheduler = new Scheduler(OPTIONS)
     add(scheduler, { length: 9, first: 10 })
     admitAll(scheduler)
@@ -230,7 +230,7 @@ describe('the scheduler', () => {
     },
   )
 
-  it('speculates for a lone sequence alone, and ever more rarely while guesses fail', () => {
+  it('speculates only for a lone sequence, and ever more rarely while guesses fail', () => {
     const scheduler = new Scheduler(OPTIONS)
     add(scheduler, { length: 3, first: 10 }, { propose: () => [1, 2, 3, 4, 5], maxNewTokens: 90 })
     admitAll(scheduler)

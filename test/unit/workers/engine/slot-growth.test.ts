@@ -29,7 +29,7 @@ describe('slots that are added under load', () => {
     expect(texts[5]).toMatchObject({ state: 'running', slot: 1 })
   })
 
-  it('let a text that does not fit wait, and those behind it as well', () => {
+  it('delay a text that does not fit, and those behind it as well', () => {
     const scheduler = new Scheduler(GROWING)
     const texts = [10, 30, 50, 70].map((first) => add(scheduler, { ...SHORT, first }))
     const long = add(scheduler, { length: 30, first: 100 }, { maxNewTokens: 500 })
@@ -50,7 +50,7 @@ describe('slots that are added under load', () => {
     expect(long.map(({ state }) => state)).toEqual(['running', 'running', 'running'])
   })
 
-  it('count how many texts like those at hand fit', () => {
+  it('count how many texts like the present ones fit', () => {
     const { slots } = new Scheduler(GROWING)
     const scheduler = new Scheduler(GROWING)
     const texts = [10, 30].map((first) => add(scheduler, { ...SHORT, first }))
@@ -60,7 +60,7 @@ describe('slots that are added under load', () => {
     expect(slots.countFitting([long])).toBe(3)
   })
 
-  it('give back what ended texts left, the oldest first, but not the prefix of the next', () => {
+  it('free the memory of ended texts, the oldest first, but not the prefix of the next', () => {
     const scheduler = new Scheduler({ ...GROWING, slots: 2, contextLength: 50, prefillChunk: 30 })
     const texts = [10, 100, 200].map((first) => {
       const text = add(scheduler, { length: 30, first }, { maxNewTokens: 2 })
@@ -117,7 +117,7 @@ describe('slots that are added under load', () => {
     }
   })
 
-  it.each([AS_EXPORTED, ON_DEVICE])('are not there with the cache %o', async (form) => {
+  it.each([AS_EXPORTED, ON_DEVICE])('do not exist with the cache %o', async (form) => {
     const engine = await openEngine('llama', { slots: 2, slotsMax: 8, ...form })
     expect(engine.slotsMax).toBe(2)
   })

@@ -64,7 +64,7 @@ describe('a model of a file', () => {
     await Promise.all([original.close(), written.close()])
   })
 
-  it('leaves large weights where they are and lists small ones', async () => {
+  it('keeps large weights in their file and lists small ones', async () => {
     const { graph } = await readModelFile(join(MODELS, 'llama/onnx/model.onnx'))
     const kinds = graph.constants.map(({ data }) => data.kind)
     expect(new Set(kinds)).toEqual(new Set(['bytes', 'file']))
@@ -135,14 +135,14 @@ describe('a graph', () => {
     expect(match(cyclic, 'a', { operator: 'Add', inputs: ['x'] })).toBeUndefined()
   })
 
-  it('gives the part that computes a tensor from a boundary', () => {
+  it('returns the part that computes a tensor from a boundary', () => {
     const part = ancestryOf(view, ['y'], new Set(['double']))
     expect(part.nodes.map(({ operator }) => operator)).toEqual(['Identity', 'Add'])
     expect(part.inputs.toSorted()).toEqual(['double', 'x'])
     expect(part.constants).toEqual([])
   })
 
-  it('loses what its outputs do not need', () => {
+  it('drops the nodes that its outputs do not need', () => {
     const { nodes, constants, inputs } = withoutUnused(view)
     expect(nodes.map(({ operator }) => operator)).toEqual(['Mul', 'Identity', 'Add'])
     expect(constants.map(({ name }) => name)).toEqual(['two'])

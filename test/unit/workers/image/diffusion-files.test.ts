@@ -46,12 +46,12 @@ describe('a folder', () => {
     await expect(readDiffusionFiles(folder)).rejects.toThrow(_class_name)
   })
 
-  it('whose U-Net takes what nothing here makes is refused', async () => {
+  it('is refused if its U-Net needs an unknown input', async () => {
     await change('unet/config.json', { in_channels: 8 })
     await expect(readDiffusionFiles(folder)).rejects.toThrow('8 input channels')
   })
 
-  it('of the first exports has no configurations: the first Stable Diffusion is assumed', async () => {
+  it('from the first exports has no configurations and is read as the first Stable Diffusion', async () => {
     await rm(join(folder, 'unet/config.json'))
     await rm(join(folder, 'vae_decoder/config.json'))
     expect(await readDiffusionFiles(folder)).toMatchObject({
@@ -64,7 +64,7 @@ describe('a folder', () => {
     await expect(readDiffusionFiles(folder)).rejects.toThrow('unet/config.json is missing')
   })
 
-  it('may hold its graphs in half precision by that name, and must hold all of them', async () => {
+  it('may have its graphs in half precision under that name, and must have all of them', async () => {
     const unet = join(folder, 'unet/model_fp16.onnx')
     await rename(join(folder, 'unet/model.onnx'), unet)
     expect((await readDiffusionFiles(folder)).modelFiles.unet).toBe(unet)
@@ -72,7 +72,7 @@ describe('a folder', () => {
     await expect(readDiffusionFiles(folder)).rejects.toThrow('vae_encoder/model.onnx is missing')
   })
 
-  it('may hold numbers that JSON does not know, as diffusers writes them', async () => {
+  it('may contain numbers that JSON does not allow, as diffusers writes them', async () => {
     const config = { _class_name: 'DPMSolverMultistepScheduler', beta_schedule: 'scaled_linear' }
     const text = JSON.stringify({ ...config, lambda_min_clipped: 0 })
     const file = join(folder, 'scheduler/scheduler_config.json')
@@ -96,7 +96,7 @@ describe('a tokenizer of the second Stable Diffusion', () => {
     expect(tokenizer.encode(prompt)).toEqual(ids)
   })
 
-  it('pads as its configuration says where that lists the markers', async () => {
+  it('pads as its configuration says if that lists the markers', async () => {
     await change('tokenizer/special_tokens_map.json', markers)
     await change('tokenizer/tokenizer_config.json', { added_tokens_decoder: {} })
     const tokenizer = await readClipTokenizer(join(folder, 'tokenizer'))

@@ -86,7 +86,7 @@ it.each([
   },
 )
 
-it('of an image that moves in a way that few programs know, the first frame is read', async () => {
+it('reads the first frame of an image with an uncommon animation', async () => {
   // An APNG is a PNG with more chunks before its pixels.
   const still = await redraw((image) => image.png())
   const head = 8 + 25

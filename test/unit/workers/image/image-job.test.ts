@@ -91,7 +91,7 @@ async function store(key: string, { isCut = false, side = SIDE } = {}): Promise<
 }
 
 describe('generating', () => {
-  it('takes what the request leaves open from the model, and that from its scheduler', async () => {
+  it('takes missing settings from the model, and then from its scheduler', async () => {
     const own = await openPipeline({ runtime, folder: FOLDER, defaults: { guidance: 3 } })
     expect(own.defaults).toEqual({ ...pipeline.defaults, guidance: 3 })
     await own.close()
@@ -261,7 +261,7 @@ describe('images on the way', () => {
     )
   })
 
-  it('have the size and format of the image, approach it and leave it as it is', async () => {
+  it('have the size and format of the image, approach it and do not change it', async () => {
     const job = { task: 'generate', prompt: 'a', steps: 12 } as const
     const [alone] = (await draw(job)).images as [Buffer]
     const { images, partials } = await draw({ ...job, partialImages: 3 })

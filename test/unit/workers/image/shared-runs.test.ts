@@ -83,7 +83,7 @@ describe('runs of the U-Net', () => {
     expect(both).toEqual([one, two])
   })
 
-  it('have rows of one timestep alone where the graph takes no more', async () => {
+  it('have rows of only one timestep if the graph accepts one', async () => {
     const unet = await openUnet(runtime, older.modelFiles[1] as string, session, {
       nativeLatents: 64,
       onBatch: (rows) => seen.push(rows),
@@ -119,7 +119,7 @@ describe('runs of the U-Net', () => {
     expect(left).toMatchObject({ status: 'rejected', reason: { name: 'CancelledError' } })
   })
 
-  it('of one image go on while another one is decoded', async () => {
+  it('continue for one image while another one is decoded', async () => {
     const isBeside = Promise.withResolvers<void>()
     let isDecoding = false
     const holding = aroundRuns(async (network, run) => {

@@ -18,7 +18,7 @@ const DECODER = [
   'onnx/model_q4.onnx',
 ]
 
-describe('of a source', () => {
+describe('choosing files from a source', () => {
   it.each<[string, readonly string[], ModelOptions, readonly string[]]>([
     ['weights in blocks before others', DECODER, {}, DECODER.slice(5)],
     [
@@ -200,7 +200,7 @@ describe('of a source', () => {
     ],
   ])('takes %s', (_name, paths, options, expected) => check(paths, options, expected))
 
-  it('takes full precision for vectors, and the layers after their pooling', () => {
+  it('chooses full precision for vectors, and the layers after their pooling', () => {
     const paths = [
       ...['onnx/model.onnx', '1_Pooling/config.json', '2_Dense/config.json'],
       '2_Dense/model.safetensors',
@@ -226,7 +226,7 @@ describe('of a source', () => {
     },
   )
 
-  it('takes weights in blocks for an encoder and a decoder of texts', () => {
+  it('chooses block-quantized weights for an encoder and a decoder of text', () => {
     const names = ['encoder_model', 'decoder_model_merged']
     const paths = ['', '_q4', '_quantized'].flatMap((suffix) =>
       names.map((name) => `onnx/${name}${suffix}.onnx`),
@@ -236,7 +236,7 @@ describe('of a source', () => {
     expect(chosen.map(({ path }) => path)).toEqual(paths.slice(2, 4))
   })
 
-  it('takes full precision for a single graph that listens', () => {
+  it('chooses full precision for a single speech graph', () => {
     const names = ['onnx/model_q4.onnx', 'onnx/model.onnx', 'onnx/model_quantized.onnx']
     const files = names.map((path) => ({ path, bytes: 10 }))
     const chosen = chooseFiles(files, { kind: 'audio', options: {} })
@@ -258,7 +258,7 @@ describe('of a source', () => {
     },
   )
 
-  it('takes the voices of onnx-community, of arrays too, without their checkpoints', () => {
+  it('chooses the voices of onnx-community, also as arrays, without their checkpoints', () => {
     const voices = ['voices/af.bin', 'voices/bm_lewis.npy']
     const wanted = ['onnx/model.onnx', 'tokenizer.json', ...voices]
     const others = ['onnx/model_q8f16.onnx', 'onnx/model_fp16.onnx', 'voices/af.pt']
@@ -295,7 +295,7 @@ describe('of a source', () => {
     )
   })
 
-  it('says that there is nothing to run', () => {
+  it('reports that there is nothing to run', () => {
     const files = [{ path: 'config.json', bytes: 10 }]
     expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')
     expect(() => chooseFiles(files, { options: { onnxFile: 'model_q4' } })).toThrow(
@@ -304,7 +304,7 @@ describe('of a source', () => {
   })
 })
 
-describe('of a checkpoint', () => {
+describe('choosing files from a checkpoint', () => {
   const rest = ['config.json', 'tokenizer.json', 'chat_template.jinja']
   const shards = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
   const index = 'model.safetensors.index.json'

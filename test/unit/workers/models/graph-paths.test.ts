@@ -72,7 +72,7 @@ describe('a folder with several models', () => {
   })
 })
 
-it('names the graphs that are there where the wanted one is not', async () => {
+it('names the existing graphs if the requested one is missing', async () => {
   const folder = await folderOf(['config.json', 'onnx/model_O3.onnx', 'onnx/model_O4.onnx'])
   await expect(findModelFile(folder, 'onnx/model_O2')).rejects.toThrow(
     'there is no onnx/model_O2 in onnx/ or beside config.json, only onnx/model_O3.onnx, onnx/model_O4',

@@ -66,7 +66,7 @@ describe('the preparation pool', () => {
     expect(await next).toEqual({ nodes: [], deadEnds: [] })
   })
 
-  it('runs tasks that come while an idle thread ends', async () => {
+  it('runs tasks that arrive while an idle thread ends', async () => {
     const { run, budget } = openPool({ idleMs: 0 })
     for (let count = 1; count <= 20; count += 1) {
       // The timer of the idle thread fires in this turn, before the thread has ended.

@@ -77,7 +77,7 @@ function expectWeather(call: { name: string; arguments: string } | undefined, wr
 }
 
 describe.each(FAMILIES)('calls in the format of %s', (family) => {
-  it('are forced in that syntax, with the arguments that the tool takes', async () => {
+  it('are forced into that syntax, with the arguments that the tool accepts', async () => {
     for (const seed of [1, 2, 3]) {
       const { written, calls } = await answer(family, chat({ name: 'weather' }), '', seed)
       expect(calls, written).toHaveLength(1)
@@ -116,7 +116,7 @@ describe('the start of a chat', () => {
     expect(plain.result).not.toHaveProperty('dialect')
   })
 
-  it('shows special tokens of calls as text where tools are offered', async () => {
+  it('shows special tokens of calls as text if tools are offered', async () => {
     const special = 5
     const marked: TextModel = {
       ...text,

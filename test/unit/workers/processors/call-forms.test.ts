@@ -46,7 +46,7 @@ function callOf(text: string): { name: string; arguments: Record<string, unknown
 }
 
 describe('a call that the model chooses to make', () => {
-  it('is one of an offered function, with the arguments that it takes', async () => {
+  it('names an offered function, with the arguments that it accepts', async () => {
     for (const text of await answers(chat([WEATHER]), beginning(`Well, ${OPENING}`))) {
       expect(text.startsWith(`Well, ${OPENING}`)).toBe(true)
       const call = callOf(text)
@@ -58,7 +58,7 @@ describe('a call that the model chooses to make', () => {
     }
   })
 
-  it('takes any object where its schema cannot be enforced, unless it is strict', async () => {
+  it('accepts any object if its schema cannot be enforced, unless it is strict', async () => {
     const odd = {
       name: 'odd',
       parameters: { type: 'object', not: {} },
@@ -76,7 +76,7 @@ describe('a call that the model chooses to make', () => {
     })
   })
 
-  it('leaves all other text as it would be without functions', async () => {
+  it('does not change other text', async () => {
     const free = (words: string): LogitsOf => {
       const said = encode(words)
       let promptLength: number | undefined
@@ -101,13 +101,13 @@ describe('a required form beside functions', () => {
     },
   }
 
-  it('is kept where the model answers', async () => {
+  it('is kept if the model answers', async () => {
     for (const text of await answers(asked, beginning('{'))) {
       expect(JSON.parse(text)).toEqual({ ok: expect.any(Boolean) })
     }
   })
 
-  it('leaves the model free to call one of them instead', async () => {
+  it('lets the model call one of them instead', async () => {
     for (const text of await answers(asked, beginning(OPENING))) {
       expect(['weather', 'clock']).toContain(callOf(text).name)
     }

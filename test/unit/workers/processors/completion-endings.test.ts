@@ -29,19 +29,19 @@ async function answerTo(input: Partial<GenerateInput>, engine = answering()) {
 }
 
 describe('an answer', () => {
-  it('goes on to its longest where the end of text is ignored', async () => {
+  it('continues to its maximum length if the end of text is ignored', async () => {
     expect(await answerTo({})).toMatchObject({ finishReason: 'stop', tokens: ANSWER.length })
     const endless = await answerTo({ ending: { ignoresEndOfText: true } })
     expect(endless).toMatchObject({ text: ' brown fox', finishReason: 'length', tokens: 16 })
   })
 
-  it('is cut to what fits into the context window', async () => {
+  it('is truncated to fit into the context window', async () => {
     const endless = { ending: { ignoresEndOfText: true } }
     const longest = await answerTo({ ...endless, maxTokens: 9999 }, scriptedEngine(wantsToEnd))
     expect(longest).toMatchObject({ finishReason: 'length', tokens: 256 - PROMPT.length })
   })
 
-  it('has no fewer tokens than asked for', async () => {
+  it('has at least as many tokens as requested', async () => {
     const engine = scriptedEngine(wantsToEnd)
     expect(await answerTo({}, engine)).toMatchObject({ text: '', tokens: 0 })
     const long = await answerTo({ ending: { minTokens: 5 } }, engine)
@@ -60,7 +60,7 @@ describe('an answer', () => {
     expect(ended).toMatchObject({ text: 'xx', tokens: 3, finishReason: 'stop' })
   })
 
-  it('ends early where its form leaves nothing but a token that was named as an end', async () => {
+  it('ends early if its form allows only a token that was named as an end', async () => {
     const { pieces } = text.tokenizer
     const stopTokenIds = Array.from({ length: VOCABULARY }, (_, tokenId) => tokenId).filter(
       (tokenId) => Buffer.from(pieces.bytesOf(tokenId)).toString().startsWith('x'),
@@ -72,7 +72,7 @@ describe('an answer', () => {
     expect(answer).toMatchObject({ text: '"', finishReason: 'stop' })
   })
 
-  it('is not ended by a stop string before it has as many tokens as asked for', async () => {
+  it('does not end at a stop string before its minimum number of tokens', async () => {
     const answer = encode(' one two one two')
     const stop = ['one']
     const early = await answerTo({ stop, maxTokens: 64 }, answering(answer))
@@ -93,7 +93,7 @@ describe('an answer', () => {
     expect(alone).toMatchObject({ tokenIds: [first], finishReason: 'stop' })
   })
 
-  it('goes on where its client began it, its first space included', async () => {
+  it('continues the text that its client began, its first space included', async () => {
     const messages = [
       { role: 'user' as const, content: 'Hi' },
       { role: 'assistant' as const, content: 'The quick' },

@@ -46,13 +46,13 @@ describe('a required form', () => {
     }
   })
 
-  it('of a JSON object begins one, and a length limit may cut it', async () => {
+  it('of a JSON object begins one, and a length limit may truncate it', async () => {
     const { candidate } = await answer({ responseFormat: { type: 'jsonObject' }, maxTokens: 5 })
     expect(candidate.text[0]).toBe('{')
     expect(candidate.finishReason).toBe('length')
   })
 
-  it('holds greedily and with a bias against it', async () => {
+  it('holds with greedy decoding and with a bias against it', async () => {
     const logitBias = Object.fromEntries(encode('{').map((id) => [id, -100]))
     const { candidate } = await answer({
       sampling: { ...SAMPLING, temperature: 0, logitBias },

@@ -78,7 +78,7 @@ describe('a resumed job', () => {
     }
   })
 
-  it('goes on in the middle of a call that the model began', async () => {
+  it('continues in the middle of a call that the model began', async () => {
     const parameters = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] }
     const input: Partial<GenerateInput> = {
       prompts: [
@@ -117,7 +117,7 @@ describe('a resumed job', () => {
     }
   })
 
-  it('keeps withholding what may begin a stop string or an unfinished character', async () => {
+  it('still withholds text that may begin a stop string or an unfinished character', async () => {
     const run = (resume: readonly ResumePoint[]) => {
       const engine = scriptedEngine(writes(encode(ANSWER), promptLength))
       return runJob({ stream: true, stop: ['END'], maxTokens: 100, resume }, { engine })
@@ -132,7 +132,7 @@ describe('a resumed job', () => {
     }
   })
 
-  it('scores what was held back when its length was reached', async () => {
+  it('scores the withheld text when its length was reached', async () => {
     const answer = encode(ANSWER)
     for (let maxTokens = 1; maxTokens < answer.length; maxTokens += 1) {
       const run = (resume: readonly ResumePoint[]) => {

@@ -38,7 +38,7 @@ describe('a completion job', () => {
     })
   })
 
-  it('stops at max_tokens, and at the end of the window when there is none', async () => {
+  it('stops at max_tokens, or at the end of the window without it', async () => {
     const engine = scriptedEngine(babble)
     const some = await runJob({ maxTokens: 7 }, { engine })
     expect(some.result.candidates[0]).toMatchObject({ finishReason: 'length' })
@@ -72,7 +72,7 @@ describe('a completion job', () => {
     expect(candidate?.logprobs?.map(({ token }) => token).join('')).toBe(' brown ')
   })
 
-  it('streams what the result holds, one finish reason per candidate', async () => {
+  it('streams the text of the result, with one finish reason per candidate', async () => {
     const engine = scriptedEngine(babble)
     const input = {
       n: 3,
@@ -170,7 +170,7 @@ describe('a completion job', () => {
     expect(result.candidates[0]?.tokenIds.slice(0, delivered.length)).toEqual(delivered)
   })
 
-  it('shares cached prefixes within the organization and guesses ahead for edits alone', async () => {
+  it('shares cached prefixes within the organization and speculates only for edits', async () => {
     const engine = scriptedEngine(babble)
     await runJob({}, { engine })
     const edit = { form: 'edit' as const, instruction: 'Fix it', input: 'teh cat' }

@@ -23,7 +23,7 @@ describe('the token that ends a text', () => {
     expect(usage.completionTokens).toBe(ANSWER.length)
   })
 
-  it('takes the place of the one token that is asked for behind a scored prompt', async () => {
+  it('replaces the one requested token behind a scored prompt', async () => {
     const prompts = [{ form: 'tokenIds' as const, tokenIds: [...PROMPT, ...ANSWER] }]
     const input = { prompts, maxTokens: 1, echo: true, logprobs: 1 }
     const { result } = await runJob(input, { engine: engine() })
@@ -39,7 +39,7 @@ describe('the token that ends a text', () => {
     expect(deltas.at(-1)?.logprobs?.at(-1)?.tokenId).toBe(END_TOKEN)
   })
 
-  it.each([true, false])('is named with the token ids on demand (stream %s)', async (stream) => {
+  it.each([true, false])('is listed with the token ids on request (stream %s)', async (stream) => {
     const asked = { stream, returnsPromptTokens: true }
     const { deltas, result } = await runJob(asked, { engine: engine() })
     const named = stream ? deltas.at(-1) : result.candidates[0]
@@ -72,7 +72,7 @@ describe('the token that ends a text', () => {
     }
   })
 
-  it.each([true, false])('is the same where another worker goes on (stream %s)', async (stream) => {
+  it.each([true, false])('is the same if another worker continues (stream %s)', async (stream) => {
     const whole = await runJob({ logprobs: 1, stream: true }, { engine: engine() })
     for (let cut = 1; cut <= ANSWER.length; cut += 1) {
       const resume = [{ index: 0, tokenIds: ANSWER.slice(0, cut) }]

@@ -92,7 +92,7 @@ describe('a hint', () => {
     expect((await run([budget(3)], reasoning)).usage).not.toHaveProperty('reasoningTokens')
   })
 
-  it('limits reasoning that the prompt has opened, and counts what another worker wrote', async () => {
+  it('limits reasoning that the prompt has opened, and counts the tokens of another worker', async () => {
     const prompts = [{ form: 'tokenIds' as const, tokenIds: [5, OPEN, 6] }]
     const resume = [{ index: 0, tokenIds: [40, 40] }]
     const { tokenIds } = await run([budget(3)], model([], true), { prompts, resume })

@@ -48,7 +48,7 @@ describe('a large prompt', () => {
     })
   })
 
-  it('is refused by the template as a small one is', async () => {
+  it('is refused by the template like a small one', async () => {
     const messages = [{ role: 'user' as const, content }]
     const template = { variables: { add_generation_prompt: true } }
     await expect(

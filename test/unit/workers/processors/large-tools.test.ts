@@ -46,7 +46,7 @@ describe('the grammar of very many tools', () => {
     expect(source).toBeDefined()
   })
 
-  it('that may be called looks at the schema of a tool when it is called', async () => {
+  it('reads the schema of an optional tool only when it is called', async () => {
     let looks = 0
     const watched = new Proxy(tool(0).parameters as object, {
       get: (target, name) => {

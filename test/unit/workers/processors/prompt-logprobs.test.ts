@@ -39,7 +39,7 @@ it('returns them beside an echo with fewer alternatives', async () => {
   expect(result.candidates[0]?.logprobs?.[1]?.top).toHaveLength(1)
 })
 
-it('scores a prompt again where another worker goes on', async () => {
+it('scores a prompt again if another worker continues', async () => {
   const whole = await runJob(asked, { engine: scriptedEngine(babble) })
   const tokenIds = whole.result.candidates[0]?.tokenIds ?? []
   const resume = [{ index: 0, tokenIds, finishReason: 'length' as const }]
@@ -47,7 +47,7 @@ it('scores a prompt again where another worker goes on', async () => {
   expect(result).toEqual(whole.result)
 })
 
-it('returns none unless they are asked for', async () => {
+it('returns none unless the request asks for them', async () => {
   const { result } = await runJob({ prompts: PROMPTS }, { engine: scriptedEngine(babble) })
   expect(result).not.toHaveProperty('promptLogprobs')
 })

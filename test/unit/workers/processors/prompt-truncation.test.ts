@@ -40,7 +40,7 @@ describe('a truncated chat', () => {
     expect(await kept(letters, room)).toBe(places)
   })
 
-  it('of a thousand messages is rendered a few times only', async () => {
+  it('of a thousand messages is rendered only a few times', async () => {
     let renderings = 0
     const chat = { form: 'chat' as const, messages: messages('ua'.repeat(500)) }
     const truncated = await truncateChat(chat, async (rest) => {
@@ -60,7 +60,7 @@ describe('a job with a chat that is too long', () => {
   const chat = { form: 'chat' as const, messages: [...exchange, ...exchange, exchange[0]] as const }
   const prompts = [{ ...chat, messages: chat.messages.flatMap((one) => one ?? []) }]
 
-  it('is answered without its oldest messages where it may be truncated, and says so', async () => {
+  it('is answered without its oldest messages if it may be truncated, and says so', async () => {
     const engine = scriptedEngine(babble)
     const truncated = prompts.map((prompt) => ({ ...prompt, isTruncated: true }))
     const answer = await runJob({ prompts: truncated }, { engine })

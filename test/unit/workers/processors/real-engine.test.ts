@@ -53,7 +53,7 @@ describe('completions of a real model', () => {
     )
   })
 
-  it('continue after a lost worker exactly where they were', async () => {
+  it('continue after a lost worker at the exact token', async () => {
     const input = { sampling: SAMPLING, maxTokens: 24, stream: true }
     const whole = await runJob(input, random)
     for (const cut of [1, 9, 20]) {
@@ -169,7 +169,7 @@ describe('completions of a real model', () => {
     expect(scores[0]).toBeGreaterThan(scores[1] as number)
   })
 
-  it('leave a slot at once when the caller goes away', async () => {
+  it('free a slot at once when the caller disconnects', async () => {
     const controller = new AbortController()
     const running = runJob(
       { maxTokens: null, stream: true },

@@ -25,7 +25,7 @@ const model = createCompletionModel(
 const PROMPT = { form: 'text', text: 'The quick' } as const
 const ids = text.tokenizer.encode(PROMPT.text, { addSpecialTokens: true })
 
-it('begins the source with its target, where the model reads it there', async () => {
+it('begins the source with its target if the model reads it there', async () => {
   const asked = { maxTokens: null, languages: { target: 'German' } }
   expect(await prepareSource(model, PROMPT, asked)).toMatchObject({
     tokenIds: [301, ...ids],
@@ -59,7 +59,7 @@ it('counts the target among the tokens of a source', async () => {
   })
 })
 
-it('refuses a model whose files say nothing of the first token of an answer', () => {
+it('refuses a model whose files do not name the first token of an answer', () => {
   const engine = { ...scriptedEngine(babble, 16), decoderLength: 16 }
   const { decoderStartTokenId: _, ...rest } = generation
   const silent = { bannedSequences: [], repeatedSequenceLength: 0, ...rest }

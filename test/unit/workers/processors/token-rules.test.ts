@@ -9,7 +9,7 @@ const PROMPT = [5, 6, 7]
 const prompts = [{ form: 'tokenIds' as const, tokenIds: PROMPT }]
 
 describe('allowed token ids', () => {
-  it('are all that an answer consists of', async () => {
+  it('are the only ones in an answer', async () => {
     const allowedTokenIds = [40, 41, 42]
     const { result } = await runJob(
       { prompts, tokenRules: { allowedTokenIds } },
@@ -29,7 +29,7 @@ describe('allowed token ids', () => {
     expect(result.candidates[0]).toMatchObject({ tokenIds: [40], finishReason: 'stop' })
   })
 
-  it('leave it its end', async () => {
+  it('still let it end', async () => {
     const [endToken = 0] = text.endTokenIds
     const answer = writes([40, 50], PROMPT.length, endToken)
     const { result } = await runJob(
@@ -48,7 +48,7 @@ describe('allowed token ids', () => {
   })
 })
 
-it('never writes a bad word, and its first tokens where they go on otherwise', async () => {
+it('never writes a bad word, but may write its first tokens if others follow', async () => {
   const word = encode('abc')
   const answer = [...word, ...encode('abd')]
   const run = async (badWords: readonly string[]) => {

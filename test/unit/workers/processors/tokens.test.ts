@@ -32,12 +32,12 @@ describe('the tokens of a text', () => {
     })
   })
 
-  it("are its own without the tokenizer's markers", async () => {
+  it("can exclude the tokenizer's markers", async () => {
     const { raw } = await tokenize({ form: 'text', text: WORDS }, { addSpecialTokens: false })
     expect(raw).toMatchObject({ tokenIds: encode(WORDS) })
   })
 
-  it('of a chat are those of its template', async () => {
+  it('of a chat come from its template', async () => {
     const written = '<|im_start|>user\nHi<|im_end|>\n'
     const prompt = { form: 'chat' as const, messages: [HI], template: { opensAnswer: false } }
     const { raw } = await tokenize(prompt, { addSpecialTokens: false })
@@ -53,13 +53,13 @@ describe('the tokens of a text', () => {
     expect(back.raw).toEqual({ task: 'detokenize', text: WORDS })
   })
 
-  it('of nothing are none', async () => {
+  it('of an empty text are an empty list', async () => {
     expect((await ask({ task: 'detokenize', tokenIds: [] })).raw).toMatchObject({ text: '' })
     const { raw } = await tokenize({ form: 'text', text: '' }, { addSpecialTokens: false })
     expect(raw).toMatchObject({ tokenIds: [] })
   })
 
-  it('are refused where there are more than the model can read', async () => {
+  it('are refused beyond the length that the model can read', async () => {
     await expect(tokenize({ form: 'text', text: 'x'.repeat(10_000) })).rejects.toMatchObject({
       kind: 'invalidRequest',
       code: 'context_length_exceeded',
@@ -67,7 +67,7 @@ describe('the tokens of a text', () => {
     })
   })
 
-  it('are refused where one is not a token of the model', async () => {
+  it('are refused if one is not a token of the model', async () => {
     await expect(ask({ task: 'detokenize', tokenIds: [5, 320] })).rejects.toMatchObject({
       kind: 'invalidRequest',
       param: 'tokens',

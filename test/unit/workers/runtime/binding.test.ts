@@ -45,7 +45,7 @@ describe('bound tensors', () => {
     for (const [index, value] of expected.entries()) expect(y.data[index]).toBeCloseTo(value, 5)
   }
 
-  it('stay for the next run, which names only what has changed', async () => {
+  it('stay for the next run, which names only the changed ones', async () => {
     await binding.run()
     expectResult(computeLoop(values, 1))
     binding.setInput('trips', trips(3))
@@ -56,7 +56,7 @@ describe('bound tensors', () => {
     expectResult(computeLoop([1, 2, 3, 4], 3))
   })
 
-  it('may lie in the memory of the session’s device', async () => {
+  it('may be in the memory of the session’s device', async () => {
     const memory = session.openMemory()
     const between = memory.allocate('float32', [2, 2])
     binding.setOutput('y', between)
@@ -70,7 +70,7 @@ describe('bound tensors', () => {
     memory.release()
   })
 
-  it('are refused by name where they do not fit', () => {
+  it('are refused by name if they do not fit', () => {
     const problem = (name: string, tensor: Tensor, side: 'setInput' | 'setOutput') => {
       try {
         binding[side](name, tensor)

@@ -11,7 +11,7 @@ function opened(name: string, closed: string[]) {
   }
 }
 
-it('keeps open what could be made something of', async () => {
+it('keeps resources open if the construction succeeds', async () => {
   const closed: string[] = []
   await expect(closeOnFailure(opened('one', closed), ({ name }) => name)).resolves.toBe('one')
   const all = await openAll([opened('one', closed), opened('other', closed)].map(async (it) => it))
@@ -19,14 +19,14 @@ it('keeps open what could be made something of', async () => {
   expect(closed).toEqual([])
 })
 
-it('closes what nothing could be made of', async () => {
+it('closes resources if the construction fails', async () => {
   const closed: string[] = []
   const making = closeOnFailure(opened('one', closed), () => Promise.reject(new Error('no')))
   await expect(making).rejects.toThrow('no')
   expect(closed).toEqual(['one'])
 })
 
-it('closes what was opened beside a failure, however late', async () => {
+it('closes resources that were opened beside a failure, however late', async () => {
   const closed: string[] = []
   const late = new Promise<void>((resolve) => setImmediate(resolve))
   const opening = openAll([

@@ -6,7 +6,7 @@ const BYTES = 4 * 2 ** 20
 const PART = { from: BYTES / 4 + 1000, to: BYTES / 2 + 1000 }
 
 describe.runIf(CAN_RELEASE_PAGES)('pages that are given back', () => {
-  it('leave the memory around them, and can be written again', () => {
+  it('do not affect the memory around them, and can be written again', () => {
     const data = new Uint8Array(BYTES).fill(7)
     releasePages(data.subarray(PART.from, PART.to))
     expect(data.subarray(0, PART.from).every((byte) => byte === 7)).toBe(true)
@@ -17,7 +17,7 @@ describe.runIf(CAN_RELEASE_PAGES)('pages that are given back', () => {
     expect(data.every((byte) => byte === 9)).toBe(true)
   })
 
-  it('are none in a part that is smaller than a page', () => {
+  it('do not exist in a part that is smaller than a page', () => {
     const data = new Uint8Array(BYTES).fill(7)
     releasePages(data.subarray(5000, 5100))
     expect(data.every((byte) => byte === 7)).toBe(true)

@@ -23,7 +23,7 @@ afterAll(() => runtime.close())
 const ENDLESS = 1e9 // trips; days
 
 describe('a long run', () => {
-  it('leaves the event loop free while it computes', { timeout: 120_000 }, async () => {
+  it('does not block the event loop while it computes', { timeout: 120_000 }, async () => {
     const loop = await runtime.load(LOOP_FILE, { intraOpThreads: 1 })
     const controller = new AbortController()
     const running = loop.run(loopFeeds(runtime, ENDLESS), { y: null }, controller)
@@ -65,7 +65,7 @@ describe('a long run', () => {
     expect(outcomes.every(({ status }) => status === 'rejected')).toBe(true)
   })
 
-  it('is waited for by closing, which refuses further runs', async () => {
+  it('completes before the session closes, which refuses further runs', async () => {
     const other = openRuntime()
     const loop = await other.load(LOOP_FILE, { intraOpThreads: 1 })
     const order: string[] = []
@@ -83,7 +83,7 @@ describe('a long run', () => {
 })
 
 describe('many runs', () => {
-  it('take a time that does not depend on the size of the cache', async () => {
+  it('need a time that does not depend on the size of the cache', async () => {
     const session = await runtime.load(IN_PLACE_FILE, { intraOpThreads: 1 })
     const stepMs = async (capacity: number): Promise<number> => {
       const feeds = decoderFeeds(runtime, session, { length: 4, capacity })
@@ -106,7 +106,7 @@ describe('many runs', () => {
     expect(large).toBeLessThan(small + 5)
   })
 
-  it('leave memory flat', { timeout: 120_000 }, async () => {
+  it('do not increase memory', { timeout: 120_000 }, async () => {
     const session = await runtime.load(GROWING_FILE, { intraOpThreads: 1 })
     const feeds = decoderFeeds(runtime, session, { length: 4, capacity: 4 })
     const fetches = Object.fromEntries(

@@ -23,7 +23,7 @@ const session = await runtime.load(IN_PLACE_FILE, { intraOpThreads: 1 })
 const feeds = decoderFeeds(runtime, session, { length: 0, capacity: 32 })
 
 describe('a session', () => {
-  it('says what the model takes and gives', () => {
+  it('lists the inputs and outputs of the model', () => {
     expect(session.inputs[0]).toEqual({
       name: 'input_ids',
       type: 'int64',
@@ -46,7 +46,7 @@ describe('a session', () => {
     expect(cache.data.slice(16, 32).every((value) => value === 0)).toBe(true)
   })
 
-  it('writes through a view and leaves the rest of the memory alone', async () => {
+  it('writes through a view and does not change the rest of the memory', async () => {
     const row = 2 * 32 * 16
     const memory = new Float32Array(3 * row)
     const view = runtime.tensor('float32', memory.subarray(row, 2 * row), [1, 2, 32, 16])
@@ -58,7 +58,7 @@ describe('a session', () => {
     logits.dispose()
   })
 
-  it('takes outputs that the runtime allocated as the inputs of the next run', async () => {
+  it('accepts outputs that the runtime allocated as the inputs of the next run', async () => {
     const growing = await runtime.load(GROWING_FILE, { intraOpThreads: 1 })
     const fetches = Object.fromEntries(CACHE_PARTS.map((part) => [`present.${part}`, null]))
     const first = await growing.run(
@@ -102,7 +102,7 @@ describe('a session', () => {
     await expect(failing).rejects.toMatchObject({ problem: 'unknownOutput', tensorName: 'hidden' })
   })
 
-  it('reports what only the model can find, and works afterwards', async () => {
+  it('reports errors that only the model can find, and works afterwards', async () => {
     const loop = await runtime.load(LOOP_FILE)
     const trips = runtime.tensor('int64', BigInt64Array.of(1n), [])
     const x = runtime.zeros('float32', [2, 3])
@@ -131,7 +131,7 @@ describe('loading', () => {
     await expect(runtime.load(file)).rejects.toThrow(file)
   })
 
-  it('says what an execution provider needs that is not installed', async () => {
+  it('names the missing requirement of an execution provider', async () => {
     const loaded = await runtime.load(LOOP_FILE, { executionProvider: 'cuda' }).then(
       (cuda) => `loaded ${cuda.file}`,
       (error: Error) => error.message,

@@ -33,7 +33,7 @@ describe('the grammars of a model', () => {
     expect(compiled.join('')).toBe('abcdefghib')
   })
 
-  it('take no more room than allowed, with any answers', () => {
+  it('need no more memory than allowed, with any answers', () => {
     const cache = new ConstraintCache(pieces, new Set([END]), { bytesMax: 2 * MIB })
     let largest = 0
     for (let index = 0; index < 6; index += 1) {
@@ -57,7 +57,7 @@ describe('the grammars of a model', () => {
     expect(cache.size).toBe(1)
   })
 
-  it('leave one that is larger than all may be to its answers', () => {
+  it('still serve one that exceeds the limit of all', () => {
     const cache = new ConstraintCache(pieces, new Set([END]), { bytesMax: 1 })
     const factory = cache.get('a', () => grammarOf({ type: 'boolean' }))
     expect(['true', 'false']).toContain(writeAtRandom(factory, 1))

@@ -64,7 +64,7 @@ describe('drawing a token', () => {
     expect(found).toEqual(expected)
   })
 
-  it('never gives a token that is banned, however close to the end it looks', () => {
+  it('never returns a banned token, however close to the end it searches', () => {
     const scores = Float32Array.from([Number.NEGATIVE_INFINITY, 1, Number.NaN, 2, -1e30])
     const params = { temperature: 1, topK: 0, topP: 1, minP: 0 }
     expect(drawToken(scores, params, 0)).toBe(1)
@@ -73,7 +73,7 @@ describe('drawing a token', () => {
 })
 
 describe('the exponential', () => {
-  it('is that of the platform within 3e-12, down to the smallest normal float', () => {
+  it('equals that of the platform within 3e-12, down to the smallest normal float', () => {
     for (let x = 0; x > -87; x -= 0.0137) {
       expect(Math.abs(exponential(x) / Math.exp(x) - 1)).toBeLessThan(3e-12)
     }

@@ -80,7 +80,7 @@ const SCHEMAS: Readonly<Record<string, object>> = {
 }
 
 describe('a schema', () => {
-  it.each(Object.entries(SCHEMAS))('holds for whatever is written under it: %s', (_, schema) => {
+  it.each(Object.entries(SCHEMAS))('holds for every text under it: %s', (_, schema) => {
     const factory = constrain(compile(schema))
     const texts = Array.from({ length: 25 }, (_, seed) => writeAtRandom(factory, seed))
     const whole = texts.filter((text) => text !== undefined)
@@ -216,7 +216,7 @@ describe('a schema', () => {
     )
   })
 
-  it('that can be read in ever more ways ends its answer before all others wait for it', () => {
+  it('that can be read in ever more ways ends its answer before it delays all others', () => {
     // Every letter a may be the one that the last two hundred characters follow.
     const factory = constrain(compile({ type: 'string', pattern: '^[\\s\\S]*a[\\s\\S]{200}$' }))
     const constraint = factory.create()

@@ -29,7 +29,7 @@ function compile(schema: object): { readonly grammar: Grammar; readonly size: nu
 }
 
 describe('the parts of a grammar', () => {
-  it('that are alike are one, and are counted each time', () => {
+  it('are shared if they are equal, and are counted each time', () => {
     const builder = new GrammarBuilder()
     expect(builder.literal('a')).toBe(builder.literal('a'))
     expect(builder.byte([48, 57], [65, 70])).toBe(builder.byte([48, 57], [65, 70]))
@@ -37,7 +37,7 @@ describe('the parts of a grammar', () => {
     expect(builder.size).toBe(6)
   })
 
-  it('with the same limits are worked out once, however many there are', () => {
+  it('with the same limits are computed once, however many there are', () => {
     const limited = { type: 'number', minimum: 17, maximum: 93_481 }
     const dated = { type: 'string', format: 'date-time' }
     const few = compile(manyProperties(10, (index) => (index % 2 === 0 ? limited : dated)))
@@ -56,7 +56,7 @@ describe('the parts of a grammar', () => {
 })
 
 describe('a part that is made later', () => {
-  it('is made once, when a text first gets to it', () => {
+  it('is built once, when a text first reaches it', () => {
     const builder = new GrammarBuilder()
     let made = 0
     const later = builder.later(() => {
@@ -72,7 +72,7 @@ describe('a part that is made later', () => {
     expect(made).toBe(1)
   })
 
-  it('leads into none of its own dead ends, and takes room', () => {
+  it('leads into none of its own dead ends, and uses memory', () => {
     const builder = new GrammarBuilder()
     const endless: Grammar = builder.sequence(
       builder.literal('e'),

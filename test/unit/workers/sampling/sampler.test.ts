@@ -77,7 +77,7 @@ describe('the sampler', () => {
     expect(generate({ logitBias: banned }).some((id) => id in banned)).toBe(false)
   })
 
-  it('takes the frequency penalty for each time a token was chosen, the presence penalty once', () => {
+  it('applies the frequency penalty for each time a token was chosen, the presence penalty once', () => {
     const nextAfter = (times: number, params: Partial<SamplingParams>): number => {
       const own = sampler({ temperature: 0, ...params })
       for (let time = 0; time < times; time += 1) own.replay(3)
@@ -92,11 +92,11 @@ describe('the sampler', () => {
     expect(nextAfter(1, { presencePenalty: 1.2 })).toBe(4)
   })
 
-  it('gives each candidate a stream of its own', () => {
+  it('gives each candidate a separate random stream', () => {
     expect(generate({}, 1)).not.toEqual(generate({}, 0))
   })
 
-  it('goes on after a replay as if it had never stopped', () => {
+  it('continues after a replay as if it had never stopped', () => {
     const params = { frequencyPenalty: 1.5, repetitionPenalty: 1.2, temperature: 1.3 }
     const whole = generate(params)
     const resumed = sampler(params)
@@ -117,7 +117,7 @@ describe('the sampler', () => {
     expect(plain.top?.map(({ tokenId }) => tokenId)).toEqual(selectLargest(logitsAt(0), 2))
   })
 
-  it('leaves the logits as they were', () => {
+  it('does not change the logits', () => {
     const logits = logitsAt(0)
     sampler({ temperature: 0.3, topK: 4, topP: 0.5 }).next(logits, 0)
     expect(logits).toEqual(logitsAt(0))

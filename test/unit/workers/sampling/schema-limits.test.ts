@@ -104,7 +104,7 @@ describe('a form without an end', () => {
     expect(() => compile(schema)).toThrow('none that comes to an end')
   })
 
-  it('is never begun where another is offered', () => {
+  it('is never begun if another is offered', () => {
     const schema = {
       type: 'array',
       items: { anyOf: [{ $ref: '#/$defs/endless' }, { type: 'boolean' }] },

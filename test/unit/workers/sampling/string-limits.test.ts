@@ -51,7 +51,7 @@ describe('a string with several limits keeps them all', () => {
   })
 })
 
-it('takes no longer for many strings than for a few', () => {
+it('needs no more time for many strings than for a few', () => {
   const limits = { type: 'string', pattern: ZOD.email, format: 'email' }
   const properties = (limit: (index: number) => object) =>
     Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`p${index}`, limit(index)]))

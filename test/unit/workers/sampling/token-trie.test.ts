@@ -34,7 +34,7 @@ it('finds every token by its bytes, also those that share them', () => {
   expect(trie.depthMax).toBe(3)
 })
 
-it('holds no special tokens and no tokens without bytes', () => {
+it('contains no special tokens and no tokens without bytes', () => {
   const trie = buildTokenTrie(piecesOf(['<end>', '', 'a', '<end>'], [0]))
   expect(tokensByText(trie)).toEqual({ a: [2], '<end>': [3] })
 })

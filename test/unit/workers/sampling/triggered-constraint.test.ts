@@ -47,11 +47,11 @@ describe('text with parts that follow a grammar', () => {
     expect(allowedAfter('b', '<', 'a')).toEqual(['b'])
   })
 
-  it('counts what the token of the opening holds beyond it', () => {
+  it('counts the characters of the opening token that follow the opening', () => {
     expect(allowedAfter('x<a')).toEqual(['b'])
   })
 
-  it('stays free where that token goes on in another way', () => {
+  it('stays free if that token continues in another way', () => {
     expect(allowedAfter('<z')).toEqual(TOKENS)
   })
 

@@ -55,7 +55,7 @@ describe('the files of kokoro-onnx', () => {
     expect(await speakAll(KOKORO_ONNX, speed, onnxFile)).toEqual({ ...expected, hasSpeed })
   })
 
-  it('need no name of the graph where all but one are its variants', async () => {
+  it('need no graph name if all but one are variants of it', async () => {
     const folder = await newFolder()
     for (const name of ['config.json', ARCHIVE, 'kokoro-v1.0.onnx']) {
       await cp(join(KOKORO_ONNX, name), join(folder, name))
@@ -68,7 +68,7 @@ describe('the files of kokoro-onnx', () => {
     await voices.close()
   })
 
-  it('without a vocabulary are refused with the names of the files that may have one', async () => {
+  it('without a vocabulary are refused with the names of the files that may contain it', async () => {
     const folder = await newFolder()
     await cp(KOKORO_ONNX, folder, { recursive: true })
     await writeFile(join(folder, 'config.json'), '{}')
@@ -79,7 +79,7 @@ describe('the files of kokoro-onnx', () => {
 })
 
 describe('styles', () => {
-  it('are those of files in voices/, as an archive and as arrays', async () => {
+  it('come from files in voices/, as an archive and as arrays', async () => {
     const expected = await readStyles(KOKORO)
     expect(await readStyles(KOKORO_ONNX)).toEqual(expected)
     const arrays = ['af_one', 'bm_two'].map((voice) => {
@@ -93,7 +93,7 @@ describe('styles', () => {
     expect(await readStyles(folder)).toEqual(expected)
   })
 
-  it('are refused where it is unclear which archive is meant', async () => {
+  it('are refused if several archives match', async () => {
     const folder = await newFolder()
     await cp(join(KOKORO_ONNX, ARCHIVE), join(folder, ARCHIVE))
     await cp(join(KOKORO_ONNX, ARCHIVE), join(folder, 'voices-v1.1-zh.bin'))
@@ -149,7 +149,7 @@ describe('an archive', () => {
     await expect(readStyles(folder)).rejects.toThrow(message)
   })
 
-  it('that is cut off anywhere is refused', async () => {
+  it('that is truncated anywhere is refused', async () => {
     const whole = writeZip([{ ...array, isDeflated: true }])
     for (let length = 0; length < whole.length; length += 97) {
       const folder = await folderWith(ARCHIVE, whole.subarray(0, length))

@@ -68,7 +68,7 @@ async function speak(
 }
 
 describe('a text', () => {
-  it('is spoken sentence by sentence, each sent before the next is made', async () => {
+  it('is spoken sentence by sentence; each is sent before the next is synthesized', async () => {
     const { bytes, parts, sentences, seconds } = await speak()
     expect(bytes.toString('latin1', 0, 4)).toBe('RIFF')
     expect(bytes.readUInt32LE(24)).toBe(22_050)
@@ -96,7 +96,7 @@ describe('a text', () => {
     expect((await speak({ voice: 'high' })).bytes).not.toEqual(plain.bytes)
   })
 
-  it('takes the usual names of voices for its own', async () => {
+  it('accepts the usual names of voices for its own', async () => {
     expect((await speak({ voice: 'alloy' })).bytes).toEqual((await speak({ voice: 'low' })).bytes)
     expect((await speak({ voice: 'ash' })).bytes).toEqual((await speak({ voice: 'high' })).bytes)
   })
@@ -105,7 +105,7 @@ describe('a text', () => {
     await expect(speak({}, piper, 1)).rejects.toThrow(CancelledError)
   })
 
-  it('without a format becomes what this machine can encode', async () => {
+  it('without a format is encoded in a format that this machine supports', async () => {
     const { format } = await speak({ format: null })
     expect(format).toBe(encoder.formats.includes('mp3') ? 'mp3' : 'wav')
   })

@@ -74,7 +74,7 @@ const ROWS: readonly Row[] = [
 ]
 
 describe('the dialect of a model', () => {
-  it.each([...ROWS])('of %s follows from its template', (...row) => {
+  it.each([...ROWS])('follows from its template: %s', (...row) => {
     const [, template, tokens, expected, options = {}] = row
     expect(findDialect(template, vocabulary(...tokens), options)).toEqual(expected)
   })

@@ -38,7 +38,7 @@ describe('a chat template', () => {
     expect(template(PLAIN).render(HI, [])).toBe('<s>[user]Hi</s>[assistant]')
   })
 
-  it('leaves the answer unopened when asked to', () => {
+  it('does not open the answer on request', () => {
     expect(template(PLAIN).render(HI, [], { opensAnswer: false })).toBe('<s>[user]Hi</s>')
   })
 
@@ -51,7 +51,7 @@ describe('a chat template', () => {
     expect(template(source).render(messages, [], { continuesLast: true })).toBe(expected)
   })
 
-  it('that does not show the last message cannot go on with it', () => {
+  it('that does not show the last message cannot continue it', () => {
     const loud = template('{% for m in messages %}{{ m.content | upper }}{% endfor %}')
     expect(() => loud.render(HI, [], { continuesLast: true })).toThrow(
       expect.objectContaining({ kind: 'invalidRequest', param: 'continue_final_message' }),
@@ -119,7 +119,7 @@ describe('a chat template', () => {
     expect(knowing.render(CALLED, TOOLS)).toBe('weather;Rome;call_1')
   })
 
-  it('writes tools in Hermes tags for a template that knows none', () => {
+  it('writes tools in Hermes tags for a template without tools', () => {
     const text = template(PLAIN).render(CALLED, TOOLS)
     expect(text).toContain('<tools>\n{"type":"function","function":{"name":"weather"')
     expect(text).toContain(
@@ -134,7 +134,7 @@ describe('a chat template', () => {
     expect(text.match(/\[system\]/g)).toHaveLength(1)
   })
 
-  it('is asked for by name when the model has none', () => {
+  it('is named if the model has none', () => {
     expect(() => renderChat({ chatTemplate: undefined } as TextModel, HI, [])).toThrow(
       /^This is not a chat model/,
     )

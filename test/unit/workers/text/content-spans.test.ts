@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 
 import { surround } from '#workers/text/content-spans.ts'
 
-it('writes margins around the words of the template, and none around those of a client', () => {
+it('writes margins around the words of the template, but not around those of a client', () => {
   const text = 'user\n<image>What is <image>?<image>\n'
   const start = text.indexOf('What')
   const end = text.indexOf('?') + 1

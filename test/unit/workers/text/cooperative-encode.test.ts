@@ -65,7 +65,7 @@ describe.each(TOKENIZERS)('encoding in turns with $name', ({ json, config }) => 
 describe('encoding a long text', () => {
   const tokenizer = fixtureTokenizer('llama')
 
-  it('lets others have their turn between its words', async () => {
+  it('lets other work run between its words', async () => {
     const turns = countTurns()
     const options = { addSpecialTokens: false, tokensMax: 1_000_000 }
     const outcome = await encodeWithin(tokenizer, LONG, options)
@@ -73,7 +73,7 @@ describe('encoding a long text', () => {
     expect(outcome).toEqual({ fits: true, tokenIds: tokenizer.encode(LONG, options) })
   })
 
-  it('of several at once mixes nothing up', async () => {
+  it('keeps several texts at once apart', async () => {
     const texts = ['fox '.repeat(9000), LONG, 'The brown '.repeat(5000)]
     const options = { addSpecialTokens: false }
     const found = await Promise.all(

@@ -192,7 +192,7 @@ describe('content', () => {
     )
   })
 
-  it('holds no token whose spelling is a word of the vocabulary, also after normalizing', () => {
+  it('contains no token whose spelling is a word of the vocabulary, also after normalizing', () => {
     const unigram = createTokenizer(
       {
         normalizer: { type: 'NFKC' },

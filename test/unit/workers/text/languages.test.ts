@@ -63,7 +63,7 @@ it('reads the targets of a vocabulary, which the source begins with', () => {
   expect(languagesOf(NLLB)?.place).toBe('answer')
 })
 
-it('knows no languages where tokens only look alike', () => {
+it('finds no languages if tokens only look alike', () => {
   expect(languagesOf(['<s>', '</s>', '__other__', 'fra_Latn'])).toBeUndefined()
 })
 

@@ -62,7 +62,7 @@ describe('the chat template of a folder', () => {
     expect(renderChat(await load(files), HI, []).text).toBe(expected)
   })
 
-  it('for tools may lie in a folder of its own', async () => {
+  it('for tools may be in a separate folder', async () => {
     const model = await load({
       'chat_template.jinja': 'plain',
       'additional_chat_templates/tool_use.jinja': '{{ tools[0].function.name }}',
@@ -71,7 +71,7 @@ describe('the chat template of a folder', () => {
     expect(renderChat(model, HI, []).text).toBe('plain')
   })
 
-  it('that cannot be understood is named at load', async () => {
+  it('that cannot be parsed is named at load', async () => {
     await expect(load({ 'chat_template.jinja': '{% nonsense %}' })).rejects.toThrow(
       'the chat template cannot be read',
     )

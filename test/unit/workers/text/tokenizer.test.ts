@@ -21,7 +21,7 @@ import {
 } from './model-folders.ts'
 
 describe('the tokenizer', () => {
-  it('gives the token ids that the reference recorded beside the model', () => {
+  it('returns the token ids that the reference recorded beside the model', () => {
     const path = join(fixtureFolder('llama'), 'golden.json')
     const golden = JSON.parse(readFileSync(path, 'utf8')) as {
       tokenizer: { text: string; ids: number[] }[]
@@ -83,7 +83,7 @@ describe('incremental detokenization', () => {
     expect(decodeTokens(own, [7, 7], { continuesText: false })).toBe('ab ab')
   })
 
-  it('leaves out special tokens and ids that the tokenizer does not know', () => {
+  it('omits special tokens and ids that the tokenizer does not know', () => {
     expect(decodeTokens(pieces, [1, 2, 999_999])).toBe('')
   })
 
@@ -97,7 +97,7 @@ describe('encoding a text of any size', () => {
   const tokenizer = fixtureTokenizer('llama')
   const options = { addSpecialTokens: false, tokensMax: 256 }
 
-  it('equals plain encoding where the text fits', async () => {
+  it('equals plain encoding if the text fits', async () => {
     const text = 'The quick brown fox. '.repeat(6)
     expect(await encodeWithin(tokenizer, text, options)).toEqual({
       fits: true,
@@ -105,7 +105,7 @@ describe('encoding a text of any size', () => {
     })
   })
 
-  it('counts exactly what is a little too long', async () => {
+  it('counts exactly a text that is slightly too long', async () => {
     const text = 'fox '.repeat(300)
     const exact = tokenizer.encode(text, options).length
     expect(await encodeWithin(tokenizer, text, options)).toEqual({

@@ -19,12 +19,12 @@ const read = async (...lines: string[]) => {
 }
 
 describe('the replayed examples of a model', () => {
-  it('are none where its folder has no file of them', async () => {
+  it('are empty if its folder has no file of them', async () => {
     const nowhere = join(folder, 'nowhere')
     expect(await readReplay(nowhere, LIMITS)).toEqual({ examples: [], digest: null })
   })
 
-  it('are those of the file that fit and have something to learn', async () => {
+  it('are those of the file that fit and contain something to learn', async () => {
     const { examples } = await read(
       '{"token_ids":[1,2,3],"targets":[[1,3]]}',
       '{"token_ids":[1,2,3],"targets":[]}',

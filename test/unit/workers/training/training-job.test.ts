@@ -123,7 +123,7 @@ describe('a training job', () => {
     expect(third.result).toEqual(whole.result)
   })
 
-  it('keeps what the model replays, the same over a continuation', async () => {
+  it('replays the same examples after a continuation', async () => {
     const skill = { prompt: 'Two and two is', completion: ' four, as ever.' }
     const base = join(folder, 'base')
     cpSync(join(MODELS, 'llama-in-place'), base, { recursive: true, dereference: true })

@@ -43,7 +43,7 @@ it.each(['llava', 'qwen2-vl'])('%s refuses lines of pixels', async (name) => {
   expect(() => rules.layout({ width: 4000, height: 1 }, 'high')).toThrow(ImageShapeError)
 })
 
-it('names the family that it does not know, and what a file lacks', () => {
+it('names an unknown family, and the missing part of a file', () => {
   expect(() => rulesOf({ model_type: 'phi3_v' }, {})).toThrow(/"phi3_v", only for llava/)
   expect(() => rulesOf({ model_type: 'florence2' }, {})).toThrow(/"florence2": it writes with an/)
   expect(() => rulesOf({ model_type: 'smolvlm' }, {})).toThrow(/no "size"/)

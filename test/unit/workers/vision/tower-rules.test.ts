@@ -71,7 +71,7 @@ it.each([
   expect(tokensPerImage).toBe(196)
 })
 
-it('reads the whole of an image where nothing is cropped', async () => {
+it('reads the whole image if nothing is cropped', async () => {
   const size = { width: 256, height: 256 }
   const { tokensPerImage, layout } = await rulesOf({ size, ...NUMBERS }, { model_type: 'siglip' })
   expect(tokensPerImage).toBe(256)

@@ -32,13 +32,13 @@ describe('a template', () => {
     expect(renderTemplate(template, VALUES)).toBe(expected)
   })
 
-  it('escapes what users wrote, in text and in attributes', () => {
+  it('escapes the values from users, in text and in attributes', () => {
     const html = renderTemplate('<a title="{{ .Data.name }}">{{ .Data.name }}</a>', VALUES)
     const name = '&#60;b&#62;&#34;Ann&#34;&#60;/b&#62;'
     expect(html).toBe(`<a title="${name}">${name}</a>`)
   })
 
-  it('does not run what a value says', () => {
+  it('does not execute the content of a value', () => {
     expect(renderTemplate('{{ .Email }}', { ...VALUES, Email: '{{ .Token }}' })).toBe(
       '{{ .Token }}',
     )
@@ -64,7 +64,7 @@ describe('a template', () => {
     expect(() => renderTemplate(template, VALUES)).toThrow(message)
   })
 
-  it('never reads what objects inherit', () => {
+  it('never reads inherited properties', () => {
     expect(renderTemplate('[{{ .Data.constructor }}{{ .Data.tags.length }}]', VALUES)).toBe('[1]')
   })
 })
