@@ -10,6 +10,8 @@ import type { Caller, StoredJob } from './request-context.ts'
 const KEPT_MS = 86_400_000
 // The lease of a dead process ends after this time; a living process renews it.
 const LEASE_MS = 6000
+/** What a record takes in Redis besides its answer: names, fingerprint, time. */
+const RECORD_BYTES = 600
 /** The part of the bytes of a day that one organization may take. */
 const ORGANIZATION_SHARE = 0.25
 
@@ -58,8 +60,8 @@ return 1
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[2], KEYS[3], unpack(KEYS, 6))
-local length = #ARGV[2]
-local isOver = length == 0
+local length = #ARGV[2] + ${RECORD_BYTES}
+local isOver = ARGV[2] == ''
 for i = 4, 5 do
   isOver = isOver or tonumber(redis.call('GET', KEYS[i]) or '0') + length > tonumber(ARGV[i - 1])
 end

@@ -73,7 +73,7 @@ it('records a day of answers within the bytes of all, and a quarter of them for 
 }) => {
   const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
   onTestFinished(() => redis.disconnect())
-  const store = openIdempotencyStore(redis, keyPrefix, 100_000)
+  const store = openIdempotencyStore(redis, keyPrefix, 110_000)
   const answer = { ...ANSWER, body: Buffer.alloc(9000, 'x') }
   /** Whether the answer to a request of an organization is recorded. */
   const isRecorded = async (organizationId: string, key: string): Promise<boolean> => {
@@ -93,5 +93,22 @@ it('records a day of answers within the bytes of all, and a quarter of them for 
     [false, false],
     [false, false],
   ])
-  expect(Number(await redis.get(`${keyPrefix}:idempotency:bytes`))).toBeLessThanOrEqual(100_000)
+  expect(Number(await redis.get(`${keyPrefix}:idempotency:bytes`))).toBeLessThanOrEqual(110_000)
+})
+
+it('counts what a record takes in Redis, however short its answer is', async ({
+  redisUrl,
+  keyPrefix,
+}) => {
+  const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
+  onTestFinished(() => redis.disconnect())
+  const store = openIdempotencyStore(redis, keyPrefix, 1e6)
+  const claim = claimOf(ORGANIZATION, 'short', PROMPT)
+  await store.begin(claim)
+  const answer = { ...ANSWER, body: Buffer.from('{}') }
+  await store.finish(claim, answer, { form: undefined, streams: [] })
+  const used = Number(await redis.memory('USAGE', `${keyPrefix}:idempotency:${claim.id}`))
+  const counted = Number(await redis.get(`${keyPrefix}:idempotency:bytes`))
+  expect(used).toBeGreaterThan(0)
+  expect(counted).toBeGreaterThan(used)
 })
