@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CONTENTS_BYTES_MAX } from '#shared/stored-content.ts'
 
 import { BodyMemory, type BodyRoom } from './body-memory.ts'
-import { networkOf } from './request.ts'
+import { networkOf, whenOver } from './request.ts'
 
 /** Smaller bodies fit into the buffers that every connection has. */
 const LARGE_BYTES_MIN = 16 * 1024
@@ -72,6 +72,7 @@ function limitContents(app: FastifyInstance, bytesMax: number): void {
     reply.raw.once('close', () => left.abort())
     const room = await contents.enter(caller.organizationId, CONTENTS_BYTES_MAX, left.signal)
     request.context.contentsRoom = room
+    if (left.signal.aborted) room.end()
     endWith(request, reply, room)
     durable?.onOver(() => room.end())
   })
@@ -86,7 +87,8 @@ function limitContents(app: FastifyInstance, bytesMax: number): void {
 
 /** A job that goes on after its client has left keeps its room. */
 function endWith(request: FastifyRequest, reply: FastifyReply, room: BodyRoom): void {
-  reply.raw.once('close', () => {
+  // Answers to requests of this process itself have no connection that closes.
+  whenOver(reply.raw, () => {
     if (request.context.durable === undefined) room.end()
   })
 }

@@ -165,7 +165,7 @@ export function registerRequestLog(
 }
 
 /** Calls back once, when an answer is sent or its connection closes. */
-function whenOver(response: ServerResponse, onOver: (isComplete: boolean) => void): void {
+export function whenOver(response: ServerResponse, onOver: (isComplete: boolean) => void): void {
   let isOver = false
   const end = (): void => {
     if (isOver) return

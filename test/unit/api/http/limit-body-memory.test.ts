@@ -142,3 +142,13 @@ it('holds what was read of contents to the end of the answer', async () => {
   for (let sent = 0; sent < 40; sent += 1) read('one', '/small-contents')
   await waitFor('one', 40)
 })
+
+it('holds nothing of answers that this process asked itself for', async () => {
+  const { answers } = await openApp(4 * 8 * BODY_BYTES)
+  for (let asked = 0; asked < 3; asked += 1) {
+    const answer = app.inject({ path: '/contents', headers: { 'x-organization': 'one' } })
+    await expect.poll(() => answers.length).toBe(1)
+    answers.pop()?.()
+    expect((await answer).statusCode).toBe(200)
+  }
+})
