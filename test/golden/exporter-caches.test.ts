@@ -74,6 +74,28 @@ describe('a file without caches', () => {
     await check(folder, golden('llama'), 'rewritten')
   })
 
+  it('gets them where it returns caches that it never reads', async () => {
+    const folder = await changed('llama', 'model', (model) => {
+      const { graph } = withoutCaches(model)
+      const presents = model.graph.outputs.filter(({ name }) => name.startsWith('present.'))
+      const nodes = graph.nodes.map((node) => {
+        const back = (name: string): string => name.replace(/^whole\.present/, 'present')
+        return { ...node, inputs: node.inputs.map(back), outputs: node.outputs.map(back) }
+      })
+      return { ...model, graph: { ...graph, nodes, outputs: [...graph.outputs, ...presents] } }
+    })
+    await check(folder, golden('llama'), 'rewritten')
+  })
+
+  it('gets them where the length of its windows is an input', async () => {
+    const folder = await changed('mistral', 'model', (model) => {
+      const { graph } = withoutCaches(model)
+      const length = makeValue('input.cache.layers.0._sliding_window_tensor', 'int64', [])
+      return { ...model, graph: { ...graph, inputs: [...graph.inputs, length] } }
+    })
+    await check(folder, golden('mistral'), 'rewritten')
+  })
+
   it('is refused by that reason where its attention is not recognized', async () => {
     const folder = await changed('bloom', 'model', withoutCaches)
     const options = { runtime, folder, onnxFile: 'changed', slots: 1 }

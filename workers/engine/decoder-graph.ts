@@ -241,7 +241,7 @@ function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
     const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
     const isStepwise = kind === 'integers' && dims[1] === 1
     const remedy = isStepwise
-      ? '; transformers exports any length with multi_token_decode=True'
+      ? '; transformers exports any length with multi_token_decode=True, and prefill.onnx beside it (options.onnxFile: prefill) reads any length as well'
       : ''
     throw new ModelLoadError(
       file,

@@ -10,10 +10,11 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /**
  * Files of a decoder in a folder of the Hugging Face layout, best first for processors.
- * transformers 5 writes `decode` beside `prefill`, which is the same graph for the beginning of a
- * text.
+ * transformers 5 writes `decode` beside `prefill`, and older versions of optimum write
+ * `decoder_model` beside `decoder_with_past_model`; `prefill` and `decoder_model` compute whole
+ * texts.
  */
-const FILE_NAMES = ['model', 'decoder_model_merged', 'decode'].flatMap((name) =>
+const FILE_NAMES = ['model', 'decoder_model_merged', 'decode', 'decoder_model'].flatMap((name) =>
   WEIGHT_SUFFIXES.text.map((suffix) => `${name}${suffix}.onnx`),
 )
 

@@ -38,7 +38,7 @@ import {
   readDecoderConfig,
 } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
-import { hasCacheInputs, withHeadDim, withWholeCaches } from './past-inputs.ts'
+import { hasCacheInputs, withHeadDim, withWholeCaches, withWindowLength } from './past-inputs.ts'
 import { preferInPlace } from './prefer-in-place.ts'
 import { narrowCaches } from './rewrite/cache-casts.ts'
 import { findRunLengths, type RunLengths, tryRuns } from './run-lengths.ts'
@@ -148,7 +148,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
 async function readDecoderFile(
   file: string,
   { asExported = false }: TextEngineOptions,
-  { headDim }: DecoderConfig,
+  { headDim, slidingWindow }: DecoderConfig,
 ) {
   // Weights of a rewritten graph are read from the real files: ONNX Runtime refuses links out of
   // its folder, and model caches consist of links.
@@ -157,7 +157,11 @@ async function readDecoderFile(
   const resolved = await resolveWeights(read, { file, realFile })
   const isFixed = asExported || resolved === undefined
   const sized =
-    resolved === undefined ? read : withWholeCaches(withHeadDim(withUsualNames(resolved), headDim))
+    resolved === undefined
+      ? read
+      : withWholeCaches(
+          withHeadDim(withUsualNames(withWindowLength(resolved, slidingWindow)), headDim),
+        )
   const original = isFixed ? sized : (narrowCaches(sized) ?? sized)
   return { realFile, read, original, isFixed }
 }

@@ -1,4 +1,10 @@
-import { type GraphNode, type GraphValue, int, type Model } from '#workers/graph/model.ts'
+import {
+  type GraphNode,
+  type GraphValue,
+  int,
+  type Model,
+  makeConstant,
+} from '#workers/graph/model.ts'
 import { countElements, ELEMENT_TYPES, findElementType } from '#workers/tensor/element-type.ts'
 
 /** An exporter's names of a decoder's cache: the input, and the output after a run. */
@@ -50,6 +56,23 @@ export function withHeadDim(model: Model, headDim: number | undefined): Model {
   const { inputs, outputs } = model.graph
   const graph = { ...model.graph, inputs: inputs.map(state), outputs: outputs.map(state) }
   return { ...model, graph }
+}
+
+/**
+ * The model with the length of its windows as a constant where the graph has it as an input, as
+ * transformers 5 writes it; unchanged without such inputs.
+ */
+export function withWindowLength(model: Model, length: number | undefined): Model {
+  const isLength = ({ name }: GraphValue): boolean => name.endsWith('._sliding_window_tensor')
+  const names = model.graph.inputs.filter(isLength).map(({ name }) => name)
+  if (names.length === 0 || length === undefined) return model
+  const value = BigInt64Array.of(BigInt(length))
+  const constants = names.map((name) => makeConstant(name, 'int64', [], value))
+  const others = (values: readonly GraphValue[]) => values.filter((one) => !isLength(one))
+  const { graph } = model
+  const [inputs, outputs] = [others(graph.inputs), others(graph.outputs)]
+  const all = [...graph.constants, ...constants]
+  return { ...model, graph: { ...graph, inputs, outputs, constants: all } }
 }
 
 /**

@@ -21,7 +21,8 @@ const ARCHIVE = /^voices[\w.-]*\.(bin|npz)$/
 
 /**
  * The styles in `voices/`, a file for each voice, or in one file beside the graph: a NumPy archive,
- * or the styles of the named voices in sequence. Throws `ModelLoadError` that names the faulty file.
+ * or the styles of the named voices in sequence. Throws `ModelLoadError` that names the faulty
+ * file.
  */
 export async function readStyles(folder: string, names: readonly string[] = []): Promise<Styles> {
   const files = await listNames(join(folder, 'voices'), STYLE_FILE)

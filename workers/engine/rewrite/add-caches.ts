@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { renameTensors } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import {
   type Graph,
@@ -48,7 +49,7 @@ export async function addCaches(
   const names = new Set(graph.inputs.map(({ name }) => name))
   const vocabSize = graph.outputs.find(({ name }) => name === 'logits')?.dims?.at(2)
   if (!names.has('input_ids') || typeof vocabSize !== 'number') return undefined
-  const turned = withHeadsTurned(graph)
+  const turned = withHeadsTurned(withLogitsAlone(graph))
   const pairs = findPairs(new GraphView(turned))
   if (pairs.length === 0) return undefined
   const tokenIds = Array.from({ length: TEXT_LENGTH }, (_, at) => {
@@ -99,6 +100,17 @@ function sizesOf(pair: readonly ProbeResult[]): HeadSizes | undefined {
   const isAlike = value?.type === type && value?.dims.join() === dims.join()
   if (!isPair || !isAlike || (type !== 'float32' && type !== 'float16')) return undefined
   return { type, numHeads, headDim }
+}
+
+/**
+ * The graph without the caches that some exporters write of whole texts and never read. Their names
+ * become free.
+ */
+function withLogitsAlone(graph: Graph): Graph {
+  const outputs = graph.outputs.filter(({ name }) => name === 'logits')
+  const others = graph.outputs.filter((output) => !outputs.includes(output))
+  const names = new Map(others.map(({ name }) => [name, `whole/${name}`]))
+  return { ...(renameTensors(graph, names) ?? graph), outputs }
 }
 
 /** The graph with keys turned in two steps; the first gives [batch, heads, length, size]. */

@@ -29,6 +29,11 @@ describe('the decoder file', () => {
     [['model.onnx'], {}, 'model.onnx'],
     [['phi3-cpu-int4.onnx', 'phi3-cpu-int4.onnx.data'], {}, 'phi3-cpu-int4.onnx'],
     [['onnx/decoder_model_merged.onnx'], {}, 'onnx/decoder_model_merged.onnx'],
+    [
+      ['onnx/decoder_model.onnx', 'onnx/decoder_with_past_model.onnx'],
+      {},
+      'onnx/decoder_model.onnx',
+    ],
     [['prefill.onnx', 'prefill.onnx.data', 'decode.onnx', 'decode.onnx.data'], {}, 'decode.onnx'],
     [
       ['onnx/model_quantized.onnx', 'onnx/model_fp16.onnx'],
@@ -41,11 +46,11 @@ describe('the decoder file', () => {
   })
 
   it('is named if it is missing', async () => {
-    for (const name of ['decoder_model', 'decoder_with_past_model']) {
+    for (const name of ['decoder_first', 'decoder_with_past_model']) {
       writeFileSync(join(folder, 'onnx', `${name}.onnx`), '')
     }
     await expect(findDecoderFile(folder)).rejects.toThrow(
-      'only onnx/decoder_model.onnx, onnx/decoder_with_past_model.onnx',
+      'only onnx/decoder_first.onnx, onnx/decoder_with_past_model.onnx',
     )
     rmSync(join(folder, 'onnx'), { recursive: true })
     await expect(findDecoderFile(folder)).rejects.toMatchObject({ name: 'ModelLoadError' })
