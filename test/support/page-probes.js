@@ -55,7 +55,7 @@ export function countForeignImages() {
 }
 
 /**
- * What names may have made in the page: handlers, elements, and links that are not pages.
+ * Traces that hostile names left in the page: handlers, elements, and links that are not pages.
  * @returns {string[]}
  */
 export function findInjected() {

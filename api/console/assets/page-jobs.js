@@ -72,7 +72,7 @@ const JOBS = {
           label: 'Priority',
           kind: 'select',
           options: PRIORITIES,
-          value: (row) => PRIORITIES[row.priority],
+          value: (row) => PRIORITIES[row.priority] ?? '',
         },
       ],
       body: (values) => values,

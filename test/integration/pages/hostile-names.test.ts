@@ -48,7 +48,7 @@ async function plantNames(): Promise<void> {
   await send('/v1/organizations', { name: HOSTILE }, signedIn.access_token)
   await send('/v1/api_keys', { name: HOSTILE })
   await send('/v1/webhook_endpoints', {
-    url: `https://hooks.example.test/"onmouseover="alert(1)?${HOSTILE.replaceAll(" ", "/")}`,
+    url: `https://hooks.example.test/"onmouseover="alert(1)?${HOSTILE.replaceAll(' ', '/')}`,
     description: HOSTILE,
   })
   const activity = {
