@@ -11,7 +11,8 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE----
 export function trustAuthorities(file: string | undefined): void {
   if (file === undefined || file === '') return
   const found = readText(file).match(CERTIFICATE)
-  if (found === null) throw new Error(`MILLRACE_CA_FILE: ${file} holds no certificate in PEM form`)
+  if (found === null)
+    throw new Error(`MILLRACE_CA_FILE: ${file} contains no certificate in PEM form`)
   setDefaultCACertificates([...getCACertificates('default'), ...found])
 }
 

@@ -91,7 +91,7 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
   ],
   'dead-letters': [
     { words: 'list', about: 'list the jobs that kept killing their workers' },
-    { words: 'retry <job>', about: 'run such a job once more, and wait for its end' },
+    { words: 'retry <job>', about: 'run such a job again, and wait for its end' },
   ],
   init: [
     { words: 'compose', about: 'write docker-compose.yml and .env with new secrets' },
@@ -100,7 +100,7 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
   config: [
     { words: '', about: 'show the settings in force, or all with --example', options: ['example'] },
   ],
-  doctor: [{ words: '', about: 'check what this installation needs' }],
+  doctor: [{ words: '', about: 'check the requirements of this installation' }],
 }
 
 /** Whether there is a command of this name. */

@@ -35,6 +35,6 @@ export async function withRunningInstallation(env: Env): Promise<Env> {
     if (text !== undefined) return { ...JSON.parse(text), ...given }
   }
   throw new Error(
-    'There is no database: start Millrace with `npm start` and try again beside it, or set DATABASE_URL.',
+    'There is no database: start Millrace with `npm start` and try again while it runs, or set DATABASE_URL.',
   )
 }

@@ -168,7 +168,7 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
   const task = SINGLE_TASKS.find((single) => capabilities.includes(single))
   const readsImages = capabilities.includes('vision')
   if (task !== undefined && task !== 'classify' && readsImages) {
-    throw new Error(`models.json: ${path}.capabilities: "vision" changes nothing beside "${task}"`)
+    throw new Error(`models.json: ${path}.capabilities: "vision" has no effect with "${task}"`)
   }
   return {
     id: checkName(text(record, 'id', path), `${path}.id`),

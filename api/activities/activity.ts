@@ -239,7 +239,7 @@ function requireBounded(content: object, path: string): void {
   if (Buffer.byteLength(text) > CONTENT_BYTES_MAX)
     throw invalid(path, `${place} is larger than ${CONTENT_BYTES_MAX} bytes.`)
   if (ZERO_BYTE.test(text))
-    throw invalid(path, `${place} holds the character U+0000, which is not allowed.`)
+    throw invalid(path, `${place} contains the character U+0000, which is not allowed.`)
 }
 
 /** Refuses deep nesting, and numbers such as 1e400, which would be stored as null. */
@@ -249,7 +249,7 @@ function requireStorable(
   refusal: (fault: string) => ServiceError,
 ): void {
   if (typeof value === 'number' && !Number.isFinite(value))
-    throw refusal('holds a number that is too large')
+    throw refusal('contains a number that is too large')
   if (typeof value !== 'object' || value === null) return
   if (levelsLeft === 0) throw refusal(`is nested deeper than ${DEPTH_MAX} levels`)
   for (const inner of Object.values(value)) requireStorable(inner, levelsLeft - 1, refusal)

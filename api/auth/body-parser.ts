@@ -80,7 +80,7 @@ function checkStorable(root: object): void {
 
 function checkText(text: string): void {
   if (text.includes('\u0000') || !text.isWellFormed()) {
-    throw badJson('a text holds characters that cannot be stored')
+    throw badJson('a string contains characters that cannot be stored')
   }
 }
 

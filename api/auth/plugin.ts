@@ -225,7 +225,7 @@ function sendError(
 // Errors of the query builder contain the values of the query, and those of the database some of
 // them: addresses and hashes must not be logged.
 function loggable(cause: unknown): object {
-  if (!(cause instanceof Error)) return { message: 'something that is no error was thrown' }
+  if (!(cause instanceof Error)) return { message: 'a value other than an error was thrown' }
   const inner = 'query' in cause && cause.cause instanceof Error ? cause.cause : cause
   const { code, constraint } = inner as { readonly code?: unknown; readonly constraint?: unknown }
   const frames = (cause.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line))

@@ -181,7 +181,7 @@ export const FactorVerifyBody = Type.Object({
           credential_response: AssertionResponse,
         }),
       ],
-      { description: 'what the authenticator of a WebAuthn factor answered' },
+      { description: 'the response of the WebAuthn authenticator' },
     ),
   ),
 })

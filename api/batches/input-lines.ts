@@ -101,7 +101,7 @@ function readLine(
   }
   // Postgres text cannot contain NUL characters or halves of surrogate pairs.
   if (customId.includes('\0') || !customId.isWellFormed()) {
-    return at('invalid_value', 'custom_id', 'The custom_id holds what is not a character.')
+    return at('invalid_value', 'custom_id', 'The custom_id contains an invalid character.')
   }
   if (seen.has(customId)) {
     return at('duplicate_custom_id', 'custom_id', 'The custom_id of this line occurred before.')

@@ -134,7 +134,7 @@ export const RETRIEVE = {
 /** `POST /batches/{batch_id}/cancel`. */
 export const CANCEL = {
   operationId: 'cancelBatch',
-  summary: 'Cancel a batch; what is answered already is kept',
+  summary: 'Cancel a batch; answers so far are kept',
   tags: TAGS,
   security: SECURITY,
   params: BATCH_ID,

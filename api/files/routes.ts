@@ -199,7 +199,7 @@ const UPLOAD = {
   tags: TAGS,
   summary: 'Upload a file',
   description:
-    'A form with `file` and `purpose`. JSON-lines purposes are checked line by line. With `expires_after[anchor]`, which is `created_at`, and `expires_after[seconds]`, from 3600 to 2592000, the file is found no longer once that time is over.',
+    'A form with `file` and `purpose`. JSON-lines purposes are checked line by line. With `expires_after[anchor]`, which is `created_at`, and `expires_after[seconds]`, from 3600 to 2592000, the file is no longer found once that time has passed.',
   consumes: ['multipart/form-data'],
   body: {
     type: 'object',

@@ -30,7 +30,7 @@ export const CREATE_UPLOAD = {
     {
       filename: Type.String({ minLength: 1, maxLength: 4096 }),
       purpose: choice([...PURPOSES]),
-      bytes: Type.Integer({ minimum: 1, description: 'Of the whole file.' }),
+      bytes: Type.Integer({ minimum: 1, description: 'The length of the whole file.' }),
       mime_type: Type.Optional(
         Type.String({ maxLength: 255, description: 'Accepted and not kept.' }),
       ),
@@ -76,7 +76,8 @@ export const COMPLETE_UPLOAD = {
       md5: Type.Optional(
         Type.String({
           pattern: '^[0-9a-fA-F]{32}$',
-          description: 'Of the whole file, as hexadecimal digits; another one is refused.',
+          description:
+            'The digest of the whole file, in hexadecimal digits; a different one is refused.',
         }),
       ),
     },

@@ -175,7 +175,7 @@ function metadataOf(
   })
   const isText = pairs.every(([key, value]) => !`${key}${value}`.includes('\0'))
   if (!isText) {
-    throw failure.invalidRequest("Invalid 'metadata': it holds what is not a character.", {
+    throw failure.invalidRequest("Invalid 'metadata': it contains an invalid character.", {
       param: 'metadata',
       code: 'invalid_value',
     })

@@ -14,9 +14,9 @@ type Rule = (error: ForeignError) => ServiceError
 const RULES: Readonly<Record<string, Rule>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: () => failure.tooLarge('The request body is too large.'),
   FST_REQ_FILE_TOO_LARGE: () => failure.tooLarge('An uploaded file is too large.'),
-  FST_FILES_LIMIT: () => failure.tooLarge('The request holds too many files.'),
-  FST_PARTS_LIMIT: () => failure.tooLarge('The request holds too many parts.'),
-  FST_FIELDS_LIMIT: () => failure.tooLarge('The request holds too many fields.'),
+  FST_FILES_LIMIT: () => failure.tooLarge('The request has too many files.'),
+  FST_PARTS_LIMIT: () => failure.tooLarge('The request has too many parts.'),
+  FST_FIELDS_LIMIT: () => failure.tooLarge('The request has too many fields.'),
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
     failure.unsupportedMediaType(
       'Unsupported Content-Type: send JSON as application/json, and files as multipart/form-data.',

@@ -59,7 +59,7 @@ const RESPONSE_FORMAT = Type.Object(
   {
     ...CLOSED,
     description:
-      'What the answer must be: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
+      'The form of the answer: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
   },
 )
 type ResponseFormatField = Static<typeof RESPONSE_FORMAT>
@@ -79,7 +79,7 @@ const CHOICE = Type.Optional(
     Type.Array(Type.String({ minLength: 1 }), {
       minItems: 1,
       maxItems: SCHEMA_LIMITS.enumValues,
-      description: 'The texts of which the answer is one.',
+      description: 'The possible answers.',
     }),
   ),
 )
@@ -97,7 +97,7 @@ const STRUCTURAL_TAG = Type.Optional(
 const STRUCTURED_OUTPUTS = Type.Object(
   {
     json: JSON_FORM,
-    json_object: optionalBoolean({ description: 'True asks for any JSON object.' }),
+    json_object: optionalBoolean({ description: 'If true, the answer is any JSON object.' }),
     regex: REGEX,
     choice: CHOICE,
     grammar: GRAMMAR,

@@ -45,7 +45,7 @@ export function lengthOf(opened: readonly { readonly text: string }[]): number {
 /** The refusal of a request that continues more than one request may read. */
 export function tooLargeToContinue(param: string): ServiceError {
   return failure.invalidRequest(
-    `Invalid '${param}': what it continues is too large; at most ${CONTENTS_BYTES_MAX} bytes may be continued.`,
+    `Invalid '${param}': the content that it continues is too large; at most ${CONTENTS_BYTES_MAX} bytes may be continued.`,
     { param, code: 'context_length_exceeded' },
   )
 }

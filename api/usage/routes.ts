@@ -151,7 +151,7 @@ const LIST = {
   tags: ['Usage'],
   security: [{ apiKey: [] }],
   operationId: 'listUsage',
-  summary: 'What the requests of the organization took',
+  summary: 'Usage of the requests of the organization',
   description:
     'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see what they took themselves. `quotas` are those of the key and the organization.',
   querystring: Type.Object(

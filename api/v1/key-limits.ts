@@ -7,7 +7,7 @@ import { ofType } from '#shared/schemas.ts'
 
 const LIMIT_MAX = 1e12
 const COST_MIN = 1e-6
-// Counted in billionths: a larger sum is not an exact number any more.
+// Costs are counted in billionths, and a larger sum would not be exact.
 const COST_MAX = 1e6
 
 const countField = (description: string) =>
@@ -15,16 +15,20 @@ const countField = (description: string) =>
 const costField = (description: string) =>
   Type.Optional(ofType(['number', 'null'], { minimum: COST_MIN, maximum: COST_MAX, description }))
 const limitField = (description: string) =>
-  countField(`${description}; the limits of the server and the organization hold besides it.`)
+  countField(`${description}; the limits of the server and the organization apply as well.`)
 
 /** The fields in which a request names quotas; null removes one. */
 export const QUOTA_FIELDS = {
-  requests_per_day: countField('Requests that run jobs, in a day (UTC) at most.'),
-  requests_per_month: countField('Requests that run jobs, in a calendar month (UTC) at most.'),
-  tokens_per_day: countField('Tokens in a day (UTC) at most.'),
-  tokens_per_month: countField('Tokens in a calendar month (UTC) at most.'),
-  cost_per_day: costField('Cost in a day (UTC) at most, by the prices of the models.'),
-  cost_per_month: costField('Cost in a calendar month (UTC) at most, by the prices of the models.'),
+  requests_per_day: countField('The maximum of requests that run jobs in a day (UTC).'),
+  requests_per_month: countField(
+    'The maximum of requests that run jobs in a calendar month (UTC).',
+  ),
+  tokens_per_day: countField('The maximum of tokens in a day (UTC).'),
+  tokens_per_month: countField('The maximum of tokens in a calendar month (UTC).'),
+  cost_per_day: costField('The maximum cost in a day (UTC), at the prices of the models.'),
+  cost_per_month: costField(
+    'The maximum cost in a calendar month (UTC), at the prices of the models.',
+  ),
 }
 
 /** The fields in which a request names the limits of an API key; null removes one. */

@@ -22,7 +22,7 @@ export function checkMetadata(metadata: Readonly<Record<string, string>> | null 
   for (const [name, value] of Object.entries(metadata ?? {})) {
     if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue
     const param = `metadata.${name.toWellFormed()}`
-    throw failure.invalidRequest(`Invalid '${param}': it holds what is not a character.`, {
+    throw failure.invalidRequest(`Invalid '${param}': it contains an invalid character.`, {
       param,
       code: 'invalid_value',
     })

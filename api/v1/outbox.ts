@@ -137,7 +137,7 @@ export class Outbox<Row> {
         await this.#add(entries.slice(at, at + BATCH_MAX).map(({ text }) => journal.decode(text)))
       }
     } catch (error) {
-      log.debug({ operation, err: error }, 'what was left behind waits')
+      log.debug({ operation, err: error }, 'the remaining messages wait')
     }
   }
 

@@ -36,7 +36,7 @@ export const UPDATE_BODY = Type.Object(
     url: Type.Optional(URL_FIELD),
     events: EVENTS_FIELD,
     description: DESCRIPTION_FIELD,
-    disabled: Type.Optional(Type.Boolean({ description: 'Whether nothing is delivered.' })),
+    disabled: Type.Optional(Type.Boolean({ description: 'Whether deliveries are disabled.' })),
   },
   { additionalProperties: false },
 )

@@ -69,7 +69,7 @@ const CHECKS: readonly Check[] = [
   { name: 'Disk', remedy: 'free some space below MILLRACE_DATA_DIR', run: checkDisk },
   {
     name: 'Port',
-    remedy: 'stop what listens there, or set PORT',
+    remedy: 'stop the process that listens there, or set PORT',
     run: checkPort,
   },
   {

@@ -52,7 +52,7 @@ async function writeSystemd(folder: string): Promise<readonly string[]> {
   const closed = (await findClosedFolder(PROJECT)) ?? (await findClosedFolder(folder))
   if (closed !== undefined)
     throw new Error(
-      `The units run as users of their own, which cannot enter ${closed}. Call init in a folder that all users ` +
+      `The units run as separate users, who cannot enter ${closed}. Call init in a folder that all users ` +
         'may enter; XDG_CACHE_HOME=/var/cache puts the project of the npm package into one.',
     )
   const files = {

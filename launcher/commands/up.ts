@@ -174,7 +174,7 @@ async function whenReady(
       if (answer.ok) return
       const waitedMs = performance.now() - startedAt
       if (areLasting || waitedMs > goesOnAfterMs)
-        return note(`${faults}; what is loaded is served already`)
+        return note(`${faults}; loaded models are already served`)
       const isLong = waitedMs > REPORT_AFTER_MS
       if (isLong && faults !== reported) note(`${name} is not ready yet: ${faults}`)
       if (isLong) reported = faults
@@ -225,7 +225,7 @@ async function assertPortIsFree(port: number): Promise<void> {
     throw new Error(`Port ${port} cannot be used: ${error.message}. Set PORT.`, { cause: error })
   })
   if (free === port) return
-  throw new Error(`Port ${port} is taken: stop what listens there, or set PORT.`)
+  throw new Error(`Port ${port} is taken: stop the process that listens there, or set PORT.`)
 }
 
 interface StopSignal {

@@ -183,7 +183,7 @@ export function readRefreshToken(row: SourceRow, now: Date): ImportedRow | strin
   if (hasEnded(row, now) || row.oauth_client_id) return undefined
   const token = text(row.refresh_token_hmac_key) === '' ? text(row.token) : signedToken(row)
   if (token === undefined)
-    return 'the key of its refresh tokens is encrypted: its user signs in anew'
+    return 'the key of its refresh tokens is encrypted: its user must sign in again'
   if (token === '') return undefined
   return {
     session_id: row.id,

@@ -43,7 +43,7 @@ export function readExternalConfig(env: EnvReader): ExternalConfig {
   return {
     providers: providers as Record<ProviderId, ProviderConfig>,
     redirectUrl: env.string('AUTH_EXTERNAL_REDIRECT_URL', {
-      about: 'where users come to after an external sign-in; overrules the requested page',
+      about: 'where users arrive after an external sign-in; overrides the requested page',
     }),
     flowStateTtlSeconds: Math.max(FLOW_STATE_SECONDS_MIN, ttl),
     iosBundleId: env.string('AUTH_EXTERNAL_IOS_BUNDLE_ID', {

@@ -159,7 +159,7 @@ export function readSessionsConfig(env: EnvReader): SessionsConfig {
       fallback: 0,
     }),
     lowAalSeconds: env.seconds('AUTH_SESSIONS_ALLOW_LOW_AAL', {
-      about: 'how long a session goes on without the second factor of its user; 0 means no limit',
+      about: 'how long a session lasts without the second factor of its user; 0 means no limit',
       fallback: 0,
     }),
     isSinglePerUser: env.bool('AUTH_SESSIONS_SINGLE_PER_USER', {
@@ -192,7 +192,7 @@ export function readMfaConfig(env: EnvReader, deprecatedSwitch: string | undefin
       otpLength: int('PHONE_OTP_LENGTH', 'digits of the code of a phone factor', 6),
       gapSeconds: seconds('PHONE_MAX_FREQUENCY', 'seconds between two codes', 60),
       template: env.string('AUTH_MFA_PHONE_TEMPLATE', {
-        about: 'text of the message of a phone factor',
+        about: 'text of the message for a phone factor',
         fallback: 'Your code is {{ .Code }}',
       }),
     },

@@ -52,7 +52,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
   return {
     header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
       about:
-        'header that identifies clients for rate limits; if unset, sign-ups, one-time codes and begun sign-ins by a provider or passkey alone are limited, ten times as many for each public network',
+        'header that identifies clients for rate limits; if unset, only sign-ups, one-time codes and the starts of sign-ins by a provider or passkey are limited, with ten times the number for each public network',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',

@@ -146,7 +146,7 @@ function readTestOtps(env: EnvReader): Readonly<Record<string, string>> {
 
 function readValidUntil(env: EnvReader): number | undefined {
   const text = env.optional('AUTH_SMS_TEST_OTP_VALID_UNTIL', {
-    about: 'moment (RFC 3339) until which AUTH_SMS_TEST_OTP holds',
+    about: 'moment (RFC 3339) until which AUTH_SMS_TEST_OTP applies',
   })
   if (text === undefined) return undefined
   const ms = Date.parse(text)
@@ -159,7 +159,7 @@ export function readCaptchaConfig(env: EnvReader): CaptchaConfig {
   env.section('User server: CAPTCHA')
   const config: CaptchaConfig = {
     isEnabled: env.bool('AUTH_SECURITY_CAPTCHA_ENABLED', {
-      about: 'ask for a CAPTCHA before sign-up, sign-in and mails',
+      about: 'require a CAPTCHA before sign-up, sign-in and mails',
       fallback: false,
     }),
     provider: env.oneOf('AUTH_SECURITY_CAPTCHA_PROVIDER', ['hcaptcha', 'turnstile'], {

@@ -144,7 +144,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
     )
   }
   if (isPublicSecret(jwt.secret) && isServedToOthers(site.externalUrl)) {
-    env.problem('AUTH_JWT_SECRET is a published example: it serves on localhost alone')
+    env.problem('AUTH_JWT_SECRET is a published example: it may only serve on localhost')
   }
   const inUse: Readonly<Record<string, boolean>> = {
     AUTH_OPERATOR_TOKEN: inherited.operatorToken !== '',

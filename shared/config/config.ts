@@ -133,7 +133,7 @@ function checkPorts(reader: EnvReader, { server, telemetry }: Config): void {
   if (!metrics.isEnabled || !isShared) return
   if (server.port === 0 || server.port !== prometheus.port) return
   reader.problem(
-    `PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both ${server.port}: give each a port of its own`,
+    `PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both ${server.port}: use different ports`,
   )
 }
 

@@ -77,7 +77,7 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       }),
       accessToken: env.token('HF_TOKEN', { about: 'access token of the hub' }),
       isOffline: env.bool('HF_HUB_OFFLINE', {
-        about: 'never contact the hub; use what the cache holds',
+        about: 'never contact the hub; use only the cache',
         fallback: false,
       }),
     },
@@ -183,7 +183,7 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
       max: 4096,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_WORKER_DRAIN_TIMEOUT', {
-      about: 'how long a stopping worker goes on before it hands its jobs back',
+      about: 'how long a stopping worker continues before it hands its jobs back',
       fallback: 1,
       isTimer: true,
     }),

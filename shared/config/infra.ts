@@ -106,7 +106,7 @@ function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[]
   }
   if (keys.length === 0 && !isLocalRedis(redisUrl)) {
     env.problem(
-      `${name} is required, because REDIS_URL is on another machine: prompts must not lie there in clear text; make one with: openssl rand -hex 32`,
+      `${name} is required, because REDIS_URL is on another machine: prompts must not be stored there in clear text; generate one with: openssl rand -hex 32`,
     )
   }
   return keys

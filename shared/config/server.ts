@@ -76,7 +76,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
 /** Reads which surfaces the process serves. */
 export function readSurfaces(env: EnvReader): readonly SurfaceName[] {
   const names = env.list('MILLRACE_SURFACES', {
-    about: `what the process serves, of ${SURFACES.join(', ')}; others are not loaded`,
+    about: `the surfaces that the process serves, from ${SURFACES.join(', ')}; others are not loaded`,
     fallback: SURFACES,
   })
   const wrong = names.find((name) => !SURFACES.some((surface) => surface === name))

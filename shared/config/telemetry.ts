@@ -42,7 +42,7 @@ export function readTelemetryConfig(env: EnvReader): TelemetryConfig {
       fallback: false,
     }),
     exporter: env.oneOf('AUTH_TRACING_EXPORTER', ['opentelemetry'], {
-      about: 'must be opentelemetry: traces leave by OTLP',
+      about: 'must be opentelemetry: traces are exported by OTLP',
       fallback: 'opentelemetry',
     }),
     exportDelayMs: env.int('OTEL_BSP_SCHEDULE_DELAY', {
@@ -93,7 +93,7 @@ function readOtlp(
   })
   const protocolOf = (signal: 'TRACES' | 'METRICS'): OtlpProtocol =>
     env.oneOf(`OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`, OTLP_PROTOCOLS, {
-      about: `the same for ${signal.toLowerCase()} alone`,
+      about: `the same for ${signal.toLowerCase()} only`,
       fallback: protocol,
     })
   const exportIntervalMs = env.int('OTEL_METRIC_EXPORT_INTERVAL', {
@@ -120,7 +120,7 @@ function readAttributes(env: EnvReader): Readonly<Record<string, string>> {
     pairs.flatMap((pair) => {
       const at = pair.indexOf('=')
       if (at > 0) return [[pair.slice(0, at).trim(), decoded(pair.slice(at + 1).trim())]]
-      env.problem(`OTEL_RESOURCE_ATTRIBUTES must be a list of key=value, and "${pair}" is none`)
+      env.problem(`OTEL_RESOURCE_ATTRIBUTES must be a list of key=value, but has "${pair}"`)
       return []
     }),
   )

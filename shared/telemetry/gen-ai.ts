@@ -153,7 +153,7 @@ export function runPhases(registry: Registry) {
 export function requestedAmounts(registry: Registry) {
   return new Histogram({
     name: 'millrace_request_parameter',
-    help: 'Candidates (n) and tokens (max_tokens) that a text request asks for; those without max_tokens count in n alone.',
+    help: 'Candidates (n) and tokens (max_tokens) that a text request asks for; requests without max_tokens count only in n.',
     labelNames: [...GEN_AI_LABELS, 'parameter'],
     buckets: TOKENS_BUCKETS,
     registers: [registry],

@@ -72,7 +72,7 @@ describe('R2: a worker is frozen and thawed', () => {
 })
 
 describe('R3: a model runs for a minute', () => {
-  it('in one go, is executed once and holds up nothing', { timeout: TIMEOUT_MS }, async () => {
+  it('in one go, is executed once and delays nothing', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     const script = new URL('../support/slow-worker-main.ts', import.meta.url).pathname
     const spawnSlow = () => spawnReady(script, [world.server.url, world.prefix])

@@ -77,7 +77,7 @@ describe('access tokens', () => {
 })
 
 describe('signed addresses', () => {
-  it('prove what was signed and nothing else', async () => {
+  it('prove exactly the signed address', async () => {
     const signer = createUrlSigner('a secret')
     const nowMs = 1_700_000_000_000
     const path = '/v1/media/a/b.png'

@@ -43,7 +43,7 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
     if (markers.before.length + markers.after.length >= contextLength) {
       throw new ModelLoadError(
         modelFile,
-        `a context of ${contextLength} tokens has no room for text beside the markers`,
+        `a context of ${contextLength} tokens has no room for text besides the markers`,
       )
     }
     const reader = { tokenizer, markers, contextLength }

@@ -57,7 +57,7 @@ export function checkInputs(
       throw new ModelLoadError(file, `${name} must be int64 of at most one dimension`)
     }
     if (!KNOWN_INPUTS.includes(name)) {
-      throw new ModelLoadError(file, `the encoder wants an unknown input ${name}`)
+      throw new ModelLoadError(file, `the encoder needs an unknown input ${name}`)
     }
     if (type !== 'int64' && type !== 'int32') {
       throw new ModelLoadError(file, `${name} must be int64 or int32, not ${type ?? 'other'}`)
@@ -69,7 +69,7 @@ export function checkInputs(
     }
   }
   if (inputs.some(({ name }) => name === 'input_ids')) return
-  throw new ModelLoadError(file, 'not an encoder of texts: it has no input_ids')
+  throw new ModelLoadError(file, 'not a text encoder: it has no input_ids')
 }
 
 /**

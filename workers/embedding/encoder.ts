@@ -88,7 +88,7 @@ async function assemble(
   if (options.pooling !== undefined && output.isPooled) {
     throw new ModelLoadError(
       files.modelFile,
-      'options.pooling changes nothing: the graph makes one vector of each text itself',
+      'options.pooling has no effect: the graph itself makes one vector for each text',
     )
   }
   const tasks = hasTasks(sessions.wide) ? files.tasks : []

@@ -130,7 +130,7 @@ function rulesOf(
   if (tokensMax <= markerCount) {
     throw new ModelLoadError(
       folder,
-      `a ${role} of ${tokensMax} tokens has no room beside the ${markerCount} markers`,
+      `a ${role} of ${tokensMax} tokens has no room besides the ${markerCount} markers`,
     )
   }
   const words = settings.skippedIn.includes(role) ? settings.skiplist : []

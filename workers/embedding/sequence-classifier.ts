@@ -70,7 +70,7 @@ async function assemble(
 function labelCountOf({ file, outputs }: ModelSession, { labels }: EncoderFiles): number {
   const logits = outputs.find(({ name }) => name === 'logits')
   if (logits === undefined || (logits.type !== 'float32' && logits.type !== 'float16')) {
-    throw new ModelLoadError(file, 'not a classifier of texts: it needs an output logits')
+    throw new ModelLoadError(file, 'not a text classifier: it needs an output logits')
   }
   const width = logits.dims.length === 1 ? 1 : logits.dims.at(-1)
   const count = typeof width === 'number' ? width : labels.length

@@ -208,7 +208,7 @@ function refuseUnknownInputs(
     ...cache.map(({ past }) => past),
   ])
   const unknown = inputs.find(({ name }) => !known.has(name))
-  if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
+  if (unknown) throw new ModelLoadError(file, `the decoder needs an unknown input ${unknown.name}`)
 }
 
 /** Inputs with any number of rows and tokens: both axes, and the accepted shape. */

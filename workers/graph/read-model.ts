@@ -126,7 +126,7 @@ class FileReader {
   async #read(start: number, end: number): Promise<Uint8Array> {
     this.#graphBytes += end - start
     if (this.#graphBytes > GRAPH_BYTES_MAX) {
-      throw new RangeError(`its graph has over ${GRAPH_BYTES_MAX >> 20} MiB beside its weights`)
+      throw new RangeError(`its graph has over ${GRAPH_BYTES_MAX >> 20} MiB besides its weights`)
     }
     if (end - start > WINDOW_BYTES) return await this.#source.read(start, end - start)
     return Uint8Array.from(await this.#look(start, end - start))

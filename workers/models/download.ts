@@ -117,13 +117,13 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
     if (response.status === 416) {
       await response.body?.cancel()
       await rm(partFile, { force: true })
-      throw new Error('the server does not have the bytes that were asked for')
+      throw new Error('the server does not have the requested bytes')
     }
     const start = continuationOf(response, offset)
     if (start === undefined) {
       await response.body?.cancel()
       await rm(partFile, { force: true })
-      throw new Error('the server sent another part than was asked for')
+      throw new Error('the server sent a different part than requested')
     }
     let bytes = start
     const body = response.body ?? new ReadableStream<Uint8Array>({ start: (c) => c.close() })

@@ -193,7 +193,7 @@ async function request(
     await response.body?.cancel()
     const next = URL.parse(location, url.href)
     if (next === null || !/^https?:$/.test(next.protocol)) {
-      throw failure.upstream('the hub redirects to what is not an address')
+      throw failure.upstream('the hub redirects to an invalid address')
     }
     url = next
   }

@@ -17,7 +17,7 @@ export async function pathInside(folder: string, name: string): Promise<string> 
   const repository = SNAPSHOT.exec(root)?.[1]
   const roots = repository === undefined ? [root] : [root, join(repository, 'blobs')]
   if (roots.some((allowed) => target === allowed || target.startsWith(allowed + sep))) return path
-  throw new ModelLoadError(folder, `${name} lies outside of the model's folder`)
+  throw new ModelLoadError(folder, `${name} is outside the model's folder`)
 }
 
 /**

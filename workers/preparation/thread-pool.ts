@@ -195,7 +195,7 @@ function ask(thread: Worker, task: PreparationTask, stop: AbortSignal): Promise<
         error.code === OUT_OF_MEMORY ? { excess: error.message } : { failure: String(error.stack) },
       )
     const onExit = (): void => settle({ failure: 'it ended by itself' })
-    const onAbort = (): void => settle({ excess: 'the time is over' })
+    const onAbort = (): void => settle({ excess: 'the deadline has passed' })
     thread.on('message', settle).on('error', onError).on('exit', onExit)
     stop.addEventListener('abort', onAbort, { once: true })
     thread.postMessage(task)

@@ -117,7 +117,7 @@ function readsImagesAlone(): Error {
 
 function noEntailment(labels: readonly string[]): Error {
   return failure.invalidRequest(
-    `This model has labels of its own (${labels.slice(0, 10).join(', ')}). Labels of a request need a model of natural language inference, with a label \`entailment\`.`,
+    `This model has fixed labels (${labels.slice(0, 10).join(', ')}). Labels of a request need a model of natural language inference, with a label \`entailment\`.`,
     { param: 'candidate_labels', code: 'model_not_supported' },
   )
 }

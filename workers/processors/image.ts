@@ -158,7 +158,7 @@ async function openMask(
 
 function refinesOnly(): Error {
   return failure.invalidRequest(
-    'The model refines images and draws none from a prompt alone. Use /v1/images/edits or /v1/images/variations.',
+    'The model refines images and cannot draw one from a prompt. Use /v1/images/edits or /v1/images/variations.',
     { param: 'model', code: 'model_not_supported' },
   )
 }

@@ -123,7 +123,7 @@ function checkSourceIsUnnamed({ source }: TranslationLanguages, isEdit: boolean)
   if (source === undefined) return
   const param = isEdit ? 'instruction' : 'source_language'
   throw failure.invalidRequest(
-    `Invalid '${param}': this model knows the language of the source by itself. Name the target alone.`,
+    `Invalid '${param}': this model detects the source language itself. Name only the target.`,
     { param, code: 'unsupported_parameter' },
   )
 }

@@ -83,7 +83,7 @@ async function utterancesOf(
     if (tokenIds.length > 0) utterances.push({ tokenIds, voice, speed })
   }
   if (utterances.length > 0) return utterances
-  throw invalid('input', 'it has nothing that this voice can speak.')
+  throw invalid('input', 'it contains nothing that this voice can speak.')
 }
 
 /** A voice of the model; the API's usual names are distributed among its voices. */

@@ -84,7 +84,7 @@ export class QueueServer {
       this.#fetchedAtMs = clock.monotonic()
       return
     }
-    log.warn({ operation: 'queue.rebuild', kind, modelId }, 'fetching stopped, queue opened anew')
+    log.warn({ operation: 'queue.rebuild', kind, modelId }, 'fetching stopped, queue reopened')
     const stuck = this.#source
     this.#fetchedAtMs = clock.monotonic()
     this.#source = this.#open()

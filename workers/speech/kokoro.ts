@@ -120,7 +120,7 @@ async function phonemesOf(phonemize: Phonemize, text: string, voice: string): Pr
   const language = LANGUAGES[voice.charAt(0)]
   if (language === undefined) {
     throw failure.invalidRequest(
-      `Invalid value for 'voice': ${voice} speaks a language without phonemes here. Supported first letters: ${Object.keys(LANGUAGES).join(', ')}.`,
+      `Invalid value for 'voice': ${voice} speaks a language whose phonemes this server lacks. Supported first letters: ${Object.keys(LANGUAGES).join(', ')}.`,
       { param: 'voice', code: 'invalid_value' },
     )
   }

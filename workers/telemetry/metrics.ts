@@ -87,17 +87,17 @@ export function registerWorkerGauges(
     },
     {
       name: 'millrace_worker_context_tokens',
-      help: 'Tokens of the context window of a loaded model; a slot of its cache holds so many.',
+      help: 'Tokens of the context window of a loaded model; the size of a slot of its cache.',
       read: ({ contextLength }) => contextLength,
     },
     {
       name: 'millrace_worker_jobs_running',
-      help: 'Jobs that this worker has taken and not yet ended.',
+      help: 'Jobs that this worker has fetched and not yet completed.',
       read: ({ active }) => active,
     },
     {
       name: 'millrace_worker_jobs_waiting',
-      help: 'Of them, those that wait inside the engine.',
+      help: 'Fetched jobs that wait inside the engine.',
       read: ({ waiting }) => waiting,
     },
     {

@@ -159,7 +159,7 @@ function readHeader(
         throw new Error(`${path}: the tensor ${name} (${type}) cannot be read`)
       }
       if (entry.to > dataBytes) {
-        throw new Error(`${path}: the tensor ${name} (${type}) lies beyond the end of the file`)
+        throw new Error(`${path}: the tensor ${name} (${type}) extends beyond the end of the file`)
       }
       return [name, entry]
     }),

@@ -114,7 +114,7 @@ class ChatInterpreter extends Base {
       if (value.type === 'StringValue') this.#charge(value.value.length / CHARACTERS_PER_STEP)
     }
     if (value.type === 'StringValue' && value.value.length > TEXT_LENGTH_MAX) {
-      throw new Error('the template makes a text that is too long')
+      throw new Error('the template writes a text that is too long')
     }
     return value
   }

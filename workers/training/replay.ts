@@ -37,7 +37,7 @@ export async function readReplay(
   const lines = text.split('\n').filter((line) => line !== '')
   const examples = lines.map((line, index) => {
     const example = parse(line, vocabularySize)
-    if (example === undefined) throw unusable(`holds no example in line ${index + 1}`)
+    if (example === undefined) throw unusable(`has no example in line ${index + 1}`)
     return example
   })
   return {

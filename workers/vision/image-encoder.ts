@@ -47,7 +47,10 @@ export class ImageEncoder {
     const output = outputs.find(({ name }) => name === outputName) ?? outputs[0]
     const isFloat = pixels?.type === 'float32' || pixels?.type === 'float16'
     if (unknown !== undefined || pixels === undefined || !isFloat || output === undefined) {
-      throw new ModelLoadError(file, `not an image encoder: it needs ${known.join(', ')} alone`)
+      throw new ModelLoadError(
+        file,
+        `not an image encoder: its only inputs must be ${known.join(', ')}`,
+      )
     }
     const deep = outputs.find(({ name }) => name.startsWith('deepstack'))
     if (deep !== undefined) {

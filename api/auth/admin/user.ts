@@ -53,7 +53,7 @@ export async function parsePassword(
   if (body.password_hash) {
     if (isKnownPasswordHash(body.password_hash)) return body.password_hash
     throw invalid(
-      'password_hash is of an unknown kind or of costs that are not taken: argon2, bcrypt and scrypt are known',
+      'password_hash has an unknown format or unsupported costs: argon2, bcrypt and scrypt are supported',
       'password_hash',
     )
   }

@@ -130,7 +130,7 @@ export const AUDIO_RESPONSE = {
     'text/event-stream': {
       schema: {
         description:
-          'Lines `data: {…}`: events `transcript.text.delta` and at last `transcript.text.done`, both with `logprobs` where they are asked for, the latter with `usage`.',
+          'Lines `data: {…}`: events `transcript.text.delta` and finally `transcript.text.done`, both with `logprobs` on request, the latter with `usage`.',
       },
     },
   },

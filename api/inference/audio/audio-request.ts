@@ -49,7 +49,7 @@ const COMMON = {
   model: Type.String({ minLength: 1, description: 'The id of a model.' }),
   prompt: optionalString({
     maxLength: PROMPT_LENGTH_MAX,
-    description: 'Text that the recording goes on from, for style and names.',
+    description: 'Text that the recording continues, for style and names.',
   }),
   hotwords: optionalString({
     maxLength: PROMPT_LENGTH_MAX,

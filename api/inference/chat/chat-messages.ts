@@ -80,7 +80,7 @@ export const MESSAGE_FIELDS = {
   tool_calls: Type.Optional(nullable(Type.Array(CALL, { maxItems: CALLS_MAX }))),
   tool_call_id: optionalString(),
   function_call: Type.Optional(nullable(CALLED_FUNCTION)),
-  refusal: optionalString({ description: 'Of an assistant: what it said if it has no content.' }),
+  refusal: optionalString({ description: 'In an assistant message without content: the refusal.' }),
   // Clients send complete answers back; the model does not read these parts.
   annotations: optionalList(),
   reasoning: optionalString(),

@@ -64,7 +64,7 @@ const CUSTOM = Type.Object(
     format: Type.Optional(
       variantSchema(
         { text: {}, grammar: { grammar: Type.Object(GRAMMAR_FIELDS, CLOSED) } },
-        { description: 'What the input of the tool is: any text, or one that follows a grammar.' },
+        { description: 'The format of the input: any text, or text that follows a grammar.' },
       ),
     ),
   },

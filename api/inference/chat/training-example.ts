@@ -61,7 +61,7 @@ function chatExample(line: ChatLine): TrainingExample {
   const images = new RequestImages()
   const messages = chatMessages(fields, images)
   const [image] = images.all
-  if (image !== undefined) throw invalidValue(image.path, 'fine-tuning reads text alone.')
+  if (image !== undefined) throw invalidValue(image.path, 'fine-tuning reads only text.')
   const tools = toolPlan(line, new SchemaBudget())?.tools
   for (const [index, { role, weight }] of fields.entries()) {
     if (typeof weight === 'number' && role !== 'assistant') {

@@ -64,7 +64,8 @@ const BODY = Type.Object(
       ),
     ),
     input_type: optionalEnum(Object.keys(ROLES) as [InputType, ...InputType[]], {
-      description: 'What the texts are, for models that were trained with a prefix for each.',
+      description:
+        'The purpose of the texts, for models that were trained with a prefix for each purpose.',
     }),
     embedding_types: Type.Optional(
       nullable(

@@ -13,7 +13,10 @@ import { COHERE_ERRORS, presentCohereError } from './cohere-errors.ts'
 const BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
-    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    query: Type.String({
+      minLength: 1,
+      description: 'The subject that the documents should be about.',
+    }),
     documents: Type.Array(Type.String(), { minItems: 1, maxItems: DOCUMENTS_MAX }),
     top_n: optionalInteger({ minimum: 1, description: 'How many results to answer.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),

@@ -17,7 +17,7 @@ const CANDIDATES_MAX = 20
 
 const FIELDS = {
   input: optionalString({ default: '', description: 'The text to edit.' }),
-  instruction: Type.String({ minLength: 1, description: 'What to do with the text.' }),
+  instruction: Type.String({ minLength: 1, description: 'The instruction for the edit.' }),
   n: optionalInteger({
     minimum: 1,
     maximum: CANDIDATES_MAX,

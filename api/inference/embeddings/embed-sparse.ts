@@ -44,7 +44,8 @@ export const EMBED_SPARSE_BODY = Type.Object(
     }),
     truncation_direction: fixed(['Right', 'right']),
     prompt_name: optionalEnum(['query', 'document', 'passage'], {
-      description: 'What the texts are, for models that were trained with a prefix for each.',
+      description:
+        'The purpose of the texts, for models that were trained with a prefix for each purpose.',
     }),
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,

@@ -79,7 +79,8 @@ const FIELDS = {
   embed_dtype: fixed(['float32']),
   endianness: fixed(['native', 'little']),
   input_type: optionalEnum(['query', 'passage', 'document'], {
-    description: 'What the texts are, for models that were trained with a prefix for each.',
+    description:
+      'The purpose of the texts, for models that were trained with a prefix for each purpose.',
   }),
   truncate_prompt_tokens: optionalInteger({
     minimum: -1,

@@ -47,12 +47,12 @@ export const MULTI_VECTOR_BODY = Type.Object(
     input_type: optionalEnum(['document', 'query', 'passage'], {
       default: 'document',
       description:
-        'What the texts are: models mark and fill up queries, and leave out the punctuation of documents.',
+        'The purpose of the texts: models mark and pad queries, and omit the punctuation of documents.',
     }),
     embedding_type: Type.Optional(
       Type.Union([nullable(FORMAT), Type.Array(FORMAT, { minItems: 1, maxItems: FORMATS_MAX })], {
         description:
-          'Numbers, or base64 of little-endian 32-bit floats for each vector. Of a list, `embeddings` is an object with each of them.',
+          'Numbers, or base64 of little-endian 32-bit floats for each vector. With a list of formats, `embeddings` is an object with each of them.',
       }),
     ),
     dimensions: optionalInteger({
@@ -63,7 +63,7 @@ export const MULTI_VECTOR_BODY = Type.Object(
     truncate: optionalBoolean({
       default: true,
       description:
-        'Cut texts to what the model reads of queries or of documents, or else refuse longer ones.',
+        'Truncate texts to the length of queries or documents in the model; if false, longer ones are refused.',
     }),
     normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
     user: SAMPLING_FIELDS.user,

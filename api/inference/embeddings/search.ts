@@ -27,7 +27,10 @@ const RERANK_MAX = 1000
 
 const SEARCH_BODY = Type.Object(
   {
-    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    query: Type.String({
+      minLength: 1,
+      description: 'The subject that the documents should be about.',
+    }),
     documents: Type.Optional(
       nullable(
         Type.Array(Type.String(), {

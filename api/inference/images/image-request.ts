@@ -57,16 +57,16 @@ const COMMON = {
   steps: optionalInteger({
     minimum: 1,
     maximum: STEPS_MAX,
-    description: 'Steps of denoising; what the model is made for if absent.',
+    description: 'Steps of denoising; the default of the model if absent.',
   }),
   guidance_scale: optionalNumber({
     minimum: 0,
     maximum: GUIDANCE_MAX,
-    description: 'How closely to follow the prompt; what the model is made for if absent.',
+    description: 'How closely to follow the prompt; the default of the model if absent.',
   }),
   negative_prompt: optionalString({
     maxLength: PROMPT_LENGTH_MAX,
-    description: 'What should not be seen.',
+    description: 'Content that the image should not show.',
   }),
   quality: ineffective(
     {
@@ -111,12 +111,12 @@ const COMMON = {
 const PROMPT = Type.String({
   minLength: 1,
   maxLength: PROMPT_LENGTH_MAX,
-  description: 'What should be seen.',
+  description: 'The content of the image.',
 })
 const STRENGTH = optionalNumber({
   exclusiveMinimum: 0,
   maximum: 1,
-  description: 'How far to leave the original; 1 keeps nothing of it.',
+  description: 'How much to change the original; 1 keeps nothing of it.',
 })
 const STRICT = { additionalProperties: false }
 

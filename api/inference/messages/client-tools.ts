@@ -19,12 +19,12 @@ const FILE_FIELDS = {
   },
   file_text: text('For create: the text of the file.'),
   old_str: text('For str_replace: the text to replace, which occurs once in the file.'),
-  new_str: text('For str_replace: the text to put there.'),
+  new_str: text('For str_replace: the new text.'),
   insert_line: {
     type: 'integer',
-    description: 'For insert: the line after which the text is put; 0 is the beginning.',
+    description: 'For insert: the line after which to insert the text; 0 is the beginning.',
   },
-  insert_text: text('For insert: the text to put there.'),
+  insert_text: text('For insert: the text to insert.'),
 }
 const FILE_COMMANDS = ['view', 'create', 'str_replace', 'insert']
 

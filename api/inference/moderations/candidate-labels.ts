@@ -30,7 +30,7 @@ const labels = (description: string) =>
 /** The fields of a classification by labels of the request. */
 export const CANDIDATE_FIELDS = {
   candidate_labels: labels(
-    'Classify by these labels, or by those of a text with commas. Needs a model of natural language inference; texts that do not fit are cut.',
+    'Classify by these labels, or by those of a comma-separated string. Needs a model of natural language inference; texts that do not fit are truncated.',
   ),
   labels: labels('Another name of `candidate_labels`.'),
   hypothesis_template: optionalString({
@@ -39,7 +39,7 @@ export const CANDIDATE_FIELDS = {
   }),
   multi_label: optionalBoolean({
     default: false,
-    description: 'Whether several of the labels may hold at once.',
+    description: 'Whether several labels may apply at once.',
   }),
 }
 const FIELDS = Type.Object(CANDIDATE_FIELDS)

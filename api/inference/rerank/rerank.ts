@@ -30,9 +30,12 @@ export const RERANK_BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
-      description: 'The id of a model; the first that ranks if absent, beside `texts`.',
+      description: 'The id of a model; with `texts`, the first that ranks if absent.',
     }),
-    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    query: Type.String({
+      minLength: 1,
+      description: 'The subject that the documents should be about.',
+    }),
     documents: Type.Optional(
       nullable(
         Type.Array(DOCUMENT, {
@@ -105,7 +108,10 @@ const RANKED_RESPONSE = {
     object: { const: 'list' },
     model: { type: 'string' },
     results: RESULTS,
-    data: { ...RESULTS, description: 'The same under the name of Voyage, beside `truncation`.' },
+    data: {
+      ...RESULTS,
+      description: 'The results under the name that Voyage uses, sent with `truncation`.',
+    },
     usage: PROMPT_USAGE,
   },
 }

@@ -27,7 +27,7 @@ const COMPACT_BODY = Type.Object(
     instructions: optionalString({ description: 'The system message of the conversation.' }),
     previous_response_id: optionalString({
       maxLength: 200,
-      description: 'The stored response whose conversation is compacted, with `input` behind it.',
+      description: 'The stored response whose conversation is compacted, followed by `input`.',
     }),
     service_tier: REQUEST_FIELDS.service_tier,
     prompt_cache_key: REQUEST_FIELDS.prompt_cache_key,

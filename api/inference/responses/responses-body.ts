@@ -67,7 +67,7 @@ const CALLED = {
     format: Type.Optional(
       variantSchema(
         { text: {}, grammar: GRAMMAR_FIELDS },
-        { description: 'What the input of the tool is: any text, or one that follows a grammar.' },
+        { description: 'The format of the input: any text, or text that follows a grammar.' },
       ),
     ),
   },

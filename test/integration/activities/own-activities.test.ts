@@ -17,7 +17,7 @@ const POLL = { timeout: 30_000, interval: 200 }
 
 describe('the activities of the platform itself', () => {
   it(
-    'says who did what under which request, and holds no secret and no prompt',
+    'records who did what under which request, without secrets and prompts',
     TIMEOUT,
     async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
       const env = { AUTH_MAILER_AUTOCONFIRM: 'true' }

@@ -30,7 +30,7 @@ const signUp = (fields: object = {}): Promise<CallResult> =>
   post('/signup', { email: newEmail(), password: PASSWORD, ...fields })
 
 describe('a setting', () => {
-  it('is shown where sign-in pages look', async () => {
+  it('is shown at the addresses that sign-in pages read', async () => {
     await start({ AUTH_DISABLE_SIGNUP: 'true', AUTH_EXTERNAL_PHONE_ENABLED: 'true' })
     const { body } = await server.call({ path: '/settings' })
     expect(body).toEqual({

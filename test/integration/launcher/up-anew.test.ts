@@ -54,7 +54,7 @@ describe('millrace up, started anew,', () => {
     const millrace = await startInstallation(dataDirOf(folder), env)
     try {
       expect(millrace.output()).toContain(
-        '\ngone cannot be loaded; what is loaded is served already\n',
+        '\ngone cannot be loaded; loaded models are already served\n',
       )
       const embed = async (model: string) =>
         fetch(`http://localhost:${millrace.port}/v1/embeddings`, {

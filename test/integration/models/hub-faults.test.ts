@@ -93,8 +93,8 @@ describe('a hub that is in trouble', () => {
   })
 
   it.for([
-    ['http://[', 'redirects to what is not an address'],
-    ['file:///etc/passwd', 'redirects to what is not an address'],
+    ['http://[', 'redirects to an invalid address'],
+    ['file:///etc/passwd', 'redirects to an invalid address'],
     ['/elsewhere', 'redirects in circles'],
   ] as const)('leads to %s: it is said', async ([location, message], { folder }) => {
     hub.instead = status(302, { location })

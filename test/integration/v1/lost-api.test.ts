@@ -79,7 +79,7 @@ async function readSome(answer: Response, chars: number): Promise<string> {
 
 describe('a request whose API process is killed', () => {
   it(
-    'goes on as the same stream under its Idempotency-Key, run once and billed once',
+    'continues as the same stream under its Idempotency-Key, run once and billed once',
     TIMEOUT,
     async () => {
       const doomed = await tiers.startApi()

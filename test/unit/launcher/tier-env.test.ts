@@ -75,8 +75,7 @@ it.each([
   ],
 ])('checks that the API and its metrics have a port each: %j', (settings, isRefused) => {
   const check = () => checkSettings(settings, '/tmp/x')
-  const problem =
-    'PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both 9300: give each a port of its own'
+  const problem = 'PORT and OTEL_EXPORTER_PROMETHEUS_PORT are both 9300: use different ports'
   if (isRefused) expect(check).toThrow(problem)
   else expect(check).not.toThrow()
 })

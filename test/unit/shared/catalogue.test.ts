@@ -130,11 +130,11 @@ describe('the catalogue', () => {
       ],
       [
         { kind: 'embedding', capabilities: ['rerank', 'vision'] },
-        '"vision" changes nothing beside "rerank"',
+        '"vision" has no effect with "rerank"',
       ],
       [
         { kind: 'embedding', capabilities: ['sparse', 'vision'] },
-        '"vision" changes nothing beside "sparse"',
+        '"vision" has no effect with "sparse"',
       ],
       [
         {
@@ -146,7 +146,7 @@ describe('the catalogue', () => {
       ],
       [
         { kind: 'embedding', capabilities: ['multi-vector', 'vision'] },
-        '"vision" changes nothing beside "multi-vector"',
+        '"vision" has no effect with "multi-vector"',
       ],
       [
         { kind: 'embedding', capabilities: ['rerank'], options: { documentLength: 300 } },

@@ -21,7 +21,7 @@ export class SourceEncoder {
     const { file, inputs, outputs } = session
     const unknown = inputs.find(({ name }) => !['input_ids', 'attention_mask'].includes(name))
     if (unknown)
-      throw new ModelLoadError(file, `the encoder wants an unknown input ${unknown.name}`)
+      throw new ModelLoadError(file, `the encoder needs an unknown input ${unknown.name}`)
     const ids = inputs.find(({ name }) => name === 'input_ids')
     if (ids?.type !== 'int64' || !outputs.some(({ name }) => name === OUTPUT)) {
       throw new ModelLoadError(file, `it must make ${OUTPUT} from input_ids of type int64`)

@@ -97,7 +97,7 @@ const HOSTILE: readonly (readonly [
   [
     'a file that is cut off',
     (folder) => truncateSync(join(folder, 'model.safetensors'), 20_000),
-    'lies beyond the end of the file',
+    'extends beyond the end of the file',
   ],
   [
     'a header of more than 100 MB',
@@ -121,7 +121,7 @@ const HOSTILE: readonly (readonly [
   ...Object.entries({
     'offsets out of range': [
       '{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}',
-      'lies beyond the end',
+      'extends beyond the end',
     ],
     'offsets in the wrong order': [
       '{"a":{"dtype":"F32","shape":[0],"data_offsets":[8,4]}}',
@@ -177,14 +177,14 @@ const HOSTILE: readonly (readonly [
     'mlp.gate.weight has no place',
   ],
   [
-    'weights outside of the folder',
+    'weights outside the folder',
     (folder) => {
       const path = join(folder, 'model.safetensors')
       cpSync(path, join(dirname(folder), 'outside'))
       rmSync(path)
       symlinkSync('../outside', path)
     },
-    "outside of the model's folder",
+    "outside the model's folder",
   ],
   [
     'an index that leads out of the folder',
@@ -193,7 +193,7 @@ const HOSTILE: readonly (readonly [
       const index = JSON.stringify({ weight_map: { a: '../outside' } })
       writeFileSync(join(folder, 'model.safetensors.index.json'), index)
     },
-    "outside of the model's folder",
+    "outside the model's folder",
   ],
   [
     'an index that names a tensor of no file',

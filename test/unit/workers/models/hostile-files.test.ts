@@ -120,7 +120,7 @@ describe.each(Object.entries(LOADERS))('the loader of %s', (_name, { fixture, gr
     const folder = copyOf(fixture)
     renameSync(join(folder, graph), join(folder, '../graph.onnx'))
     symlinkSync(join(folder, '../graph.onnx'), join(folder, graph))
-    await expect(load(folder)).rejects.toThrow('lies outside')
+    await expect(load(folder)).rejects.toThrow("outside the model's folder")
   })
 
   it('refuses a pipe beside its graph', async () => {
@@ -151,7 +151,7 @@ describe.each(CASES)('the loader of %s', (_name, file, { fixture, load }) => {
     const folder = copyOf(fixture)
     rmSync(join(folder, file), { force: true })
     symlinkSync(secret, join(folder, file))
-    await expect(load(folder)).rejects.toThrow(/lies outside of the model's folder/)
+    await expect(load(folder)).rejects.toThrow(/is outside the model's folder/)
   })
 
   it(`refuses ${file} that is a pipe, without waiting for a writer`, async () => {
@@ -231,7 +231,7 @@ describe('the head of an encoder', () => {
     const folder = folderWith(dense('../../other'))
     mkdirSync(join(root, 'other'))
     writeFileSync(join(root, 'other/config.json'), '{}')
-    expect((await readSentenceHead(folder)).problem).toContain('lies outside')
+    expect((await readSentenceHead(folder)).problem).toContain("outside the model's folder")
   })
 
   it('has a few modules at most', async () => {

@@ -46,7 +46,7 @@ describe('the replayed examples of a model', () => {
     '{"token_ids":[1],"targets":{}}',
   ])('are refused with the line %s', async (line) => {
     await expect(read('{"token_ids":[1,2],"targets":[[1,2]]}', line)).rejects.toThrow(
-      'The file replay.jsonl of the model holds no example in line 2.',
+      'The file replay.jsonl of the model has no example in line 2.',
     )
   })
 
