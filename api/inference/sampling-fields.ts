@@ -111,6 +111,15 @@ const TOKEN_RULE_FIELDS = {
   }),
 }
 
+/** Of other servers. Without them here, they would be a wrong `top_p` and a wrong `model`. */
+export const FOREIGN_FIELDS = {
+  top_a: ineffective({ type: ['number', 'null'] }, [0]),
+  typ_p: ineffective({ type: ['number', 'null'] }, [1]),
+  mode: ineffective({ type: ['string', 'null'] }),
+  /** Of proxies, for when the first model is busy. */
+  models: ineffective({ type: ['array', 'null'] }),
+}
+
 /** The request fields that completions and chat completions share. */
 export const SAMPLING_FIELDS = {
   temperature: optionalNumber({
@@ -204,9 +213,7 @@ export const SAMPLING_FIELDS = {
   }),
   ...ENDING_FIELDS,
   ...TOKEN_RULE_FIELDS,
-  // Fields of other servers. Otherwise they would be reported as a misspelt `top_p` and `model`.
-  top_a: ineffective({ type: ['number', 'null'] }, [0]),
-  mode: ineffective({ type: ['string', 'null'] }),
+  ...FOREIGN_FIELDS,
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
 

@@ -72,7 +72,8 @@ export const MESSAGE_FIELDS = {
   content: Type.Optional(
     Type.Union([
       ofType(['string', 'null']),
-      Type.Array(CONTENT_PART, { minItems: 1, maxItems: PARTS_MAX }),
+      // A tool without output answers no parts.
+      Type.Array(CONTENT_PART, { maxItems: PARTS_MAX }),
     ]),
   ),
   // Load generators write an absent name as an empty one.

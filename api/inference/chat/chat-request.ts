@@ -97,9 +97,6 @@ const FIELDS = {
   modalities: Type.Optional(nullable(Type.Array(choice(['text'])))),
   prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
-  // A field of proxies, for when the first model is busy. Otherwise it would be reported as a
-  // misspelt `model`.
-  models: ineffective({ type: ['array', 'null'] }),
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),

@@ -97,7 +97,6 @@ export const TOOL_FIELDS = {
   functions: Type.Optional(
     nullable(
       Type.Array(FUNCTION, {
-        minItems: 1,
         maxItems: TOOLS_MAX,
         description: 'Deprecated: use `tools`.',
       }),

@@ -15,7 +15,7 @@ import {
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { EFFORT, VERBOSITY } from '#api/inference/reasoning-fields.ts'
-import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import { FOREIGN_FIELDS, SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable, ofType } from '#shared/schemas.ts'
@@ -190,6 +190,7 @@ export const RESPONSES_BODY = Type.Object(
     ...REQUEST_FIELDS,
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
+    ...FOREIGN_FIELDS,
     truncation: optionalEnum(['auto', 'disabled'], {
       default: 'disabled',
       description:

@@ -52,7 +52,13 @@ it.each<[string, object, string]>([
 
 it.each<[string, object, string]>([
   ['/v1/chat/completions', { ...CHAT, models: ['a', 'b'] }, 'models, input'],
-  ['/v1/chat/completions', { ...CHAT, top_a: 0.2, mode: 'instruct' }, 'top_a, mode, input'],
+  [
+    '/v1/chat/completions',
+    { ...CHAT, top_a: 0.2, typ_p: 0.9, mode: 'instruct' },
+    'top_a, typ_p, mode, input',
+  ],
+  ['/v1/chat/completions', { ...CHAT, typ_p: 1, functions: [] }, 'input'],
+  ['/v1/responses', { top_a: 0.2, models: ['a', 'b'] }, 'top_a, models'],
   [
     '/v1/responses',
     { include: ['reasoning.encrypted_content', 'web_search_call.results'], top_logprobs: 2 },
@@ -71,6 +77,19 @@ it.each<[string, object, string]>([
 ])('%s ignores and reports what has no effect in %j', async (url, fields, reported) => {
   const response = await surface.post(url, { model: 'tiny-chat', input: 'x', ...fields })
   expect([response.statusCode, response.headers[HEADER]]).toEqual([200, reported])
+})
+
+it('reads content without parts, such as that of a tool without output, as empty', async () => {
+  const call = { id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }
+  const messages = [
+    { role: 'user', content: 'Hi' },
+    { role: 'assistant', content: [], tool_calls: [call] },
+    { role: 'tool', tool_call_id: 'call_1', content: [] },
+  ]
+  const input = await surface.inputOf('/v1/chat/completions', { messages })
+  expect(input).toMatchObject({
+    prompts: [{ messages: [{ content: 'Hi' }, { content: '' }, { content: '' }] }],
+  })
 })
 
 it('reports nothing if every field is known', async () => {

@@ -135,7 +135,6 @@ const REFUSALS: readonly Refusal[] = [
     /function 'shell' is not among/,
   ],
   [{ tools: Array(129).fill(TOOL) }, 'tools', 'array_above_max_length', /./],
-  [{ functions: [] }, 'functions', 'empty_array', /./],
   [{ metadata: { a: 'x'.repeat(513) } }, 'metadata.a', 'string_above_max_length', /./],
   [
     { metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [i, ''])) },
