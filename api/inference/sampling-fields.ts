@@ -111,12 +111,12 @@ const TOKEN_RULE_FIELDS = {
   }),
 }
 
-/** Of other servers. Without them here, they would be a wrong `top_p` and a wrong `model`. */
+/** Fields of other servers, which would otherwise be refused as a misspelt `top_p` or `model`. */
 export const FOREIGN_FIELDS = {
   top_a: ineffective({ type: ['number', 'null'] }, [0]),
   typ_p: ineffective({ type: ['number', 'null'] }, [1]),
   mode: ineffective({ type: ['string', 'null'] }),
-  /** Of proxies, for when the first model is busy. */
+  /** Proxies try these when the first model is busy. */
   models: ineffective({ type: ['array', 'null'] }),
 }
 

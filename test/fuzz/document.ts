@@ -136,7 +136,6 @@ const PAGES: readonly Operation[] = [
   ['GET', '/admin/queues'],
   ['GET', '/admin/queues/api/queues'],
   ['PUT', '/admin/queues/api/queues/{queue}/pause'],
-  ['GET', '/admin/queues/api/queues/{queue}/{job}'],
   ['GET', '/docs'],
   ['GET', '/openapi.json'],
   ['GET', '/'],
