@@ -10,7 +10,7 @@ import type { Caller, StoredJob } from './request-context.ts'
 const KEPT_MS = 86_400_000
 // The lease of a dead process ends after this time; a living process renews it.
 const LEASE_MS = 6000
-/** What a record takes in Redis besides its answer: names, fingerprint, time. */
+/** Bytes of a record in Redis beside its answer: names, fingerprint, time. */
 const RECORD_BYTES = 600
 /** The part of the bytes of a day that one organization may take. */
 const ORGANIZATION_SHARE = 0.25

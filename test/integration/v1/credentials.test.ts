@@ -28,6 +28,8 @@ const VALID_FOR_USERS = [
 /** The console takes an administrator's token, too. */
 const VALID_FOR_CONSOLE = ['the token of the administration']
 const AT_ONCE = 8
+/** Every route is called with every invalid credential. */
+const TIMEOUT_MS = 240_000
 /** Routes that need no credential, each with the reason. */
 const OPEN: readonly (readonly [RegExp, string])[] = [
   [/^OPTIONS /, 'browsers ask before they send a credential'],
@@ -185,7 +187,7 @@ async function headersOf(make: () => Promise<string | undefined>, body: object |
 }
 
 describe('every route of the routing table that is not listed as open', () => {
-  it('is refused to every invalid credential', async () => {
+  it('is refused to every invalid credential', { timeout: TIMEOUT_MS }, async () => {
     expect(guarded.filter(({ path }) => path.startsWith('/v1/')).length).toBeGreaterThan(80)
     expect(guarded.filter(isOfConsole).length).toBeGreaterThan(60)
     const opened: unknown[] = []
@@ -235,7 +237,7 @@ describe('an API key', () => {
 describe('every route of the user server that needs a user', () => {
   const ofUsers = ROUTES.filter(({ guard }) => guard !== 'public')
 
-  it('is refused to every invalid credential', async () => {
+  it('is refused to every invalid credential', { timeout: TIMEOUT_MS }, async () => {
     expect(ofUsers.length).toBeGreaterThan(20)
     const opened: unknown[] = []
     for (const [name, make] of revoked) {
