@@ -4,8 +4,8 @@ import { gunzip, gzip, gzipSync } from 'node:zlib'
 import { type ContentCipher, readContent } from './queue/content-cipher.ts'
 
 /**
- * Bytes of stored contents that one request reads, once opened: as many as a body may have.
- * Contents are compressed, so rows of a few kilobytes may exceed it.
+ * Maximum bytes of decompressed stored content that one request reads, the same as for a body.
+ * Compressed rows of a few kilobytes may exceed it.
  */
 export const CONTENTS_BYTES_MAX = 8 * 1024 * 1024
 

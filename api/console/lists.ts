@@ -18,7 +18,7 @@ export function listQuery(more: Readonly<Record<string, object>> = {}) {
 /** A filter of a list: a text that is contained or equal. */
 export const TEXT_FILTER = { type: 'string', maxLength: 200, pattern: '^[^\\u0000]*$' } as const
 
-/** The quotas of the rows of a table, by the names of their fields. */
+/** Selects the quota columns of a table under their API field names. */
 export function quotaFields(table: string): string {
   const fields = Object.values(QUOTA_NAMES)
   return fields.map((field) => `${table}.${field}::float8`).join(', ')

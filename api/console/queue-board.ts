@@ -38,7 +38,7 @@ export function registerQueueBoard(
   for (const url of ['/', '/*']) app.get(url, { schema: { hide: true } }, show)
 }
 
-/** An application with the board at a path. Its packages are 130 modules. */
+/** Builds an application with the board at `path`. Its packages load 130 modules. */
 async function buildBoard(
   services: QueueBoardServices,
   path: string,

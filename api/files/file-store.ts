@@ -33,7 +33,7 @@ export interface Files {
   /**
    * Makes a stored upload visible and charges its bytes in one statement, so that concurrent
    * uploads never exceed `bytesMax` together. Undefined when it does not fit, or when the
-   * organization has too many small files.
+   * organization has too many files.
    */
   publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
   find(organizationId: string, id: string): Promise<FileRow | undefined>
@@ -93,11 +93,11 @@ export function openFiles(db: Db, tables: FileTables, lists: Db = db): Files {
   }
 }
 
-/** Files are counted, too: a row and an object take room, however few bytes it has. */
+/** Limits the number of files as well: even an empty file adds a row and an object. */
 const FILE_BYTES_MEAN = 4096
 const FILES_MIN = 1000
 
-/** Whether an organization may have one more file, as a condition of a statement. */
+/** The SQL condition that an organization may have one more file. */
 export function mayAddFile(
   { files }: Pick<FileTables, 'files'>,
   { organizationId, bytesMax }: { readonly organizationId: string; readonly bytesMax: number },

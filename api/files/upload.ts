@@ -140,7 +140,7 @@ export function plainNameOf(filename: string): string {
 /** The error for a file that exceeds the remaining quota. */
 export function storageLimitExceeded() {
   return failure.invalidRequest(
-    "This file would exceed your organization's storage limit, in bytes or in number. Delete files that you no longer need.",
+    "This file would exceed your organization's limit of stored bytes or of files. Delete files that you no longer need.",
     { param: 'file', code: 'storage_limit_exceeded', shouldRetry: false },
   )
 }

@@ -264,7 +264,7 @@ function tooManyJobs(jobsMax: number): ServiceError {
 
 function tooManyKept(): ServiceError {
   return failure.rateLimited(
-    `Your organization has ${JOBS_KEPT_MAX} fine-tuning jobs, the most that are kept. Those without a model are deleted 30 days after their end.`,
+    `Your organization has reached the limit of ${JOBS_KEPT_MAX} fine-tuning jobs. Ended jobs without a model are deleted after 30 days.`,
     { code: 'fine_tuning_job_limit_exceeded', retryAfterSeconds: 3600, shouldRetry: false },
   )
 }

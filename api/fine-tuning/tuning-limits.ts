@@ -45,7 +45,7 @@ export async function findReachedLimit(
   return open + tuned >= tunedMax ? 'tunedMax' : undefined
 }
 
-/** The jobs that ended a while ago, and of which no model is left. */
+/** Matches jobs that ended long enough ago and have no model left. */
 export function isOver(
   db: Db,
   { jobs, models }: Pick<TuningTables, 'jobs' | 'models'>,

@@ -19,8 +19,8 @@ interface Waiting {
 }
 
 /**
- * The bytes of bodies, or of other contents, that one process holds. A body that finds no room is
- * left unread, in the buffers of its sender, until there is.
+ * Limits the bytes of request bodies, or of other content, in the memory of one process. Bodies
+ * that do not fit wait unread, in the buffers of their senders, until memory is free.
  */
 export class BodyMemory {
   readonly #bytesMax: number
@@ -88,7 +88,7 @@ export class BodyMemory {
     }
   }
 
-  /** One of each owner in turn; owners that have their share do not hold up others. */
+  /** Admits one of each owner in rotation; an owner at its limit does not delay others. */
   #admit(): void {
     for (let hasEntered = true; hasEntered; ) {
       hasEntered = false

@@ -138,8 +138,8 @@ export function refuseEncodedBodies(app: FastifyInstance): void {
 }
 
 /**
- * RFC 9112, section 3.2: refuses an invalid host, because URLs in answers contain it, and a second
- * one, because a proxy may have read the other.
+ * Refuses invalid Host headers, because URLs in answers contain the host, and repeated ones,
+ * because a proxy may have read the other one (RFC 9112, section 3.2).
  */
 export function refuseInvalidHosts(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ host, raw }) => {
@@ -149,7 +149,7 @@ export function refuseInvalidHosts(app: FastifyInstance): void {
   })
 }
 
-/** `rawHeaders` lists names and values in turn. */
+/** Counts a header; `rawHeaders` alternates names and values. */
 function countOf(rawHeaders: readonly string[], name: string): number {
   let count = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {

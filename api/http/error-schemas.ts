@@ -17,7 +17,7 @@ export const ERROR_BODY = {
     },
     detail: {
       type: 'string',
-      description: 'The field and the message, where clients of Voyage and Jina call.',
+      description: 'The field and the message, on routes that Voyage and Jina clients call.',
     },
   },
 }

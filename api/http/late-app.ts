@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /**
- * A handler that passes reads to an application of their own. It is built with the first request,
- * so that its modules are loaded only where they are used.
+ * Creates a handler that passes requests to a separate application, built on the first request:
+ * processes that never serve it do not load its modules.
  */
 export function lateApp(
   build: () => Promise<FastifyInstance>,
@@ -27,7 +27,7 @@ async function passTo(
     reply.header(policy, answer.headers[policy]).callNotFound()
     return reply
   }
-  // The outer answer has its own date and connection.
+  // The outer application sets its own Date and Connection.
   const { date: _date, connection: _connection, ...kept } = answer.headers
   return reply.code(answer.statusCode).headers(kept).send(answer.rawPayload)
 }

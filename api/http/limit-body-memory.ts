@@ -9,22 +9,22 @@ import { networkOf, whenOver } from './request.ts'
 const LARGE_BYTES_MIN = 16 * 1024
 /** The share that all requests without a caller have, separate from callers. */
 const PUBLIC_SHARE = 0.125
-/** The part that stored contents have, apart from bodies. */
+/** The share reserved for stored content. */
 const CONTENTS_SHARE = 0.25
-/** Requests of one organization that wait to read stored contents; they have been read. */
+/** Requests of one organization that may wait to read stored content; their bodies are read. */
 const READERS_MAX = 10_000
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Set where the answer is made of stored contents, for some bodies or for all. */
+    /** Whether the route reads stored content: always, or for some bodies. */
     readsContents?: true | ((body: unknown) => boolean)
   }
 }
 
 /**
- * Bounds the memory that bodies have from their first byte to the end of their answer, and that of
- * stored contents which a request reads. Forms of `/v1` are streamed and need none; requests of
- * background jobs have a bound of their own.
+ * Limits the memory of request bodies, from their first byte to the end of the answer, and of the
+ * stored content that requests read. Form data of `/v1` is streamed and not counted; requests of
+ * background jobs have their own limit.
  */
 export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
   limitContents(app, bytesMax * CONTENTS_SHARE)
@@ -58,8 +58,9 @@ export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
 }
 
 /**
- * A request holds as much as one may read while it reads, then what it has read, to the end of its
- * answer. A small request may have large contents: a conversation, or a page of them.
+ * Limits the memory of stored content, because a small request may read a long conversation or a
+ * page of them. A request reserves the maximum while it reads, and then the size of its content
+ * until its answer ends.
  */
 function limitContents(app: FastifyInstance, bytesMax: number): void {
   const contents = new BodyMemory(bytesMax, READERS_MAX)
@@ -85,9 +86,9 @@ function limitContents(app: FastifyInstance, bytesMax: number): void {
   })
 }
 
-/** A job that goes on after its client has left keeps its room. */
+/** Releases the memory when the answer ends, or later, with a job that continues without client. */
 function endWith(request: FastifyRequest, reply: FastifyReply, room: BodyRoom): void {
-  // Answers to requests of this process itself have no connection that closes.
+  // Requests that the process sends to itself have no connection, so 'close' is not enough.
   whenOver(reply.raw, () => {
     if (request.context.durable === undefined) room.end()
   })

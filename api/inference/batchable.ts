@@ -98,9 +98,9 @@ type Needs = Pick<
 > & {
   /** As in the routes. */
   readonly unknownFields?: UnknownFields
-  /** Receives what the requests of an organization used. */
+  /** Called with the usage of each batch line. */
   readonly noteUse?: (organizationId: string, use: JobUse) => void
-  /** Throws when a quota of an organization is used up. */
+  /** Throws when the organization has used up a quota. */
   readonly checkQuota?: (organizationId: string) => Promise<void>
 }
 

@@ -85,7 +85,7 @@ export interface InferenceServices {
   }
   /** The store of files, images and recordings. */
   readonly store: ObjectStore
-  /** The bytes of images and recordings of unfinished requests; no limit if absent. */
+  /** Limits the stored images and recordings of unfinished requests; no limit if absent. */
   readonly temporaryBytes?: HeldBytes
   /** The intake of images in messages. */
   readonly images: ImageIntake

@@ -2,19 +2,19 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 
 const RETRY_AFTER_SECONDS = 5
 
-/** The bytes of one request. */
+/** The reservation of one request. */
 interface Holding {
-  /** Counts more bytes. Throws when they do not fit. */
+  /** Reserves more bytes. Throws when they exceed a limit. */
   add(bytes: number): void
-  /** The same for bytes that are there already. */
+  /** Counts bytes that are already stored; never throws. */
   addStored(bytes: number): void
   end(): void
 }
 
 /**
- * The bytes that the unfinished requests of one process hold elsewhere: inputs in Redis, or media
- * in object storage. An organization may have as many of them as are free: a half when it is alone,
- * a third when there are two. So there is always room for the first request of another one.
+ * Limits the bytes that the unfinished requests of one process store elsewhere: inputs in Redis, or
+ * media in object storage. An organization may use as many bytes as remain free: half if it is
+ * alone, a third each if there are two. So the first request of another organization always fits.
  */
 export class HeldBytes {
   readonly #bytesMax: number
@@ -33,10 +33,10 @@ export class HeldBytes {
     }
     return {
       add: (bytes) => {
-        const most = Math.floor(this.#bytesMax / 2)
-        if (held + bytes > most) throw tooLarge(held + bytes, most)
+        const requestBytesMax = Math.floor(this.#bytesMax / 2)
+        if (held + bytes > requestBytesMax) throw tooLarge(held + bytes, requestBytesMax)
         const sum = (this.#byOrganization.get(organizationId) ?? 0) + bytes
-        if (sum > this.#bytesMax - this.#bytes) throw noRoom(organizationId)
+        if (sum > this.#bytesMax - this.#bytes) throw rateLimited(organizationId)
         addStored(bytes)
       },
       addStored,
@@ -54,12 +54,12 @@ export class HeldBytes {
 
 function tooLarge(bytes: number, bytesMax: number): ServiceError {
   return failure.tooLarge(
-    `The input of this request has ${bytes} bytes, with all that it refers to; at most ${bytesMax} bytes are allowed.`,
+    `The input of this request, including referenced content, has ${bytes} bytes; at most ${bytesMax} bytes are allowed.`,
     { code: 'request_too_large' },
   )
 }
 
-function noRoom(organizationId: string): ServiceError {
+function rateLimited(organizationId: string): ServiceError {
   return failure.rateLimited(
     `Rate limit reached for organization ${organizationId} on bytes of unfinished requests. Please try again in ${RETRY_AFTER_SECONDS}s.`,
     {

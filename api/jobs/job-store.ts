@@ -235,7 +235,7 @@ export class JobStore {
     return this.find(organizationId, id)
   }
 
-  /** Changes the priority of a waiting job; false when it does not wait any more. */
+  /** Changes the priority of a waiting job; false if it no longer waits. */
   async prioritize(organizationId: string, id: string, priority: JobPriority): Promise<boolean> {
     const rows = await this.#db
       .update(this.#jobs)

@@ -133,7 +133,7 @@ export async function streamEvents(
   },
 ): Promise<FastifyReply> {
   const { background, job, from } = options
-  // The events are read as they are sent.
+  // Events are read while they are sent, so the stream needs no reservation.
   reply.request.context.contentsRoom?.end()
   const stream = openEventStream(reply)
   try {

@@ -83,7 +83,7 @@ export const RETRIEVE = one('retrieveJob', 'Show a background job', JOB)
 export const JOB_CHANGE = Type.Object(
   {
     priority: Type.Enum(JOB_PRIORITIES, {
-      description: 'Among the jobs of the organization that wait.',
+      description: 'Priority among the waiting jobs of the organization.',
     }),
   },
   { additionalProperties: false },

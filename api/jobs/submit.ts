@@ -39,7 +39,7 @@ interface SubmitterOptions {
   readonly reader: Redis
   readonly keys: QueueKeys
   readonly queueDepthMax: number
-  /** Bytes that the inputs of this process's unfinished jobs have together. */
+  /** Limits the bytes in Redis of the inputs of this process's unfinished jobs. */
   readonly queuedBytesMax: number
   readonly clock: Clock
   readonly log: Logger
@@ -173,13 +173,13 @@ async function* runJob(
   }
 }
 
-/** Counts the input of a job, until the returned function is called. Throws when it is refused. */
+/** Reserves bytes for a job's input; call the result to release them. Throws above the limit. */
 function holdBytes(
   { queuedBytes }: Context,
   { organizationId, durable }: SubmitRequest<QueueKind>,
   input: string,
 ): () => void {
-  // Another copy lies where other processes find a durable job.
+  // Redis has a second copy of a durable job, from which other processes can adopt it.
   const bytes = Buffer.byteLength(input) * (durable === undefined ? 1 : 2)
   const holding = queuedBytes.open(organizationId)
   if (durable?.adopted === undefined) holding.add(bytes)

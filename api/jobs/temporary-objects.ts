@@ -15,11 +15,11 @@ export function newTemporaryKey(): string {
   return `${PREFIX}/${randomId('')}`
 }
 
-/** Where temporary objects lie. */
+/** The storage of temporary objects. */
 interface TemporaryServices {
   readonly store: ObjectStore
   readonly log: Logger
-  /** Their bytes; no limit if absent. */
+  /** Limits their bytes; no limit if absent. */
   readonly temporaryBytes?: HeldBytes
 }
 
@@ -36,7 +36,7 @@ export class TemporaryObjects {
     this.#holding = (temporaryBytes ?? new HeldBytes(Number.MAX_SAFE_INTEGER)).open(organizationId)
   }
 
-  /** Stores bytes under a new key. Throws when the objects of unfinished requests are too large. */
+  /** Stores bytes under a new key. Throws when unfinished requests store too many bytes. */
   async put(
     body: Readable | Buffer,
     signal?: AbortSignal,

@@ -19,7 +19,7 @@ export interface Counter {
   readonly period: 'day' | 'month'
 }
 
-/** The counters of a request. */
+/** The counters of a request, in the order that the scripts use. */
 export const COUNTERS: readonly Counter[] = [
   { of: 'api_key', period: 'day' },
   { of: 'api_key', period: 'month' },
@@ -36,7 +36,7 @@ export const COUNTERS: readonly Counter[] = [
  *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, jobs of the
  *       key at a time, the quotas of each counter
  * Returns: verdict, minute, milliseconds of it, then previous and current of each of the windows in
- *          the order of their limits, milliseconds until the first lease ends, the place of the
+ *          the order of their limits, milliseconds until the first lease ends, the index of the
  *          quota that is used up
  */
 const CHARGE = defineScript(`
@@ -109,8 +109,8 @@ return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4]
 /**
  * Corrects a charge. Tokens charged too much are given back only where they still count.
  *
- * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, then what each
- *       counter that exists is increased by
+ * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, then the amounts to
+ *       add to each existing counter
  */
 const SETTLE = defineScript(`
 local delta, minute = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -133,7 +133,7 @@ for i = 5, #KEYS do
 end
 `)
 
-/** Creates a counter, unless another process has; KEYS: the counter, ARGV: TTL, its amounts. */
+/** Creates a counter unless it exists; KEYS: the counter, ARGV: its TTL and amounts. */
 const FILL = defineScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return end
 local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
@@ -150,23 +150,23 @@ export interface LimitSubject {
   readonly day: string
 }
 
-/** The calendar day of a moment, in UTC. */
+/** Returns the calendar day (UTC) of a time. */
 export function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10)
 }
 
 /** The decision of the limits about a request. */
 export interface Charge {
-  /** `unknown`: a counter has to be filled from the usage record first. */
+  /** `unknown`: a counter is missing and must first be filled from the usage record. */
   readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'quota' | 'unknown'
-  /** The minute that was charged, for its correction. */
+  /** The charged minute, needed to correct the charge. */
   readonly minute: number
   readonly elapsedMs: number
   readonly requests: readonly Window[]
   readonly tokens: readonly Window[]
   /** Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs`. */
   readonly leaseLeftMs: number
-  /** The place of the quota that is used up, in the order of the counters and their amounts. */
+  /** The index of the exceeded quota, in the order of the counters and their amounts. */
   readonly usedUp: number
 }
 
@@ -174,7 +174,7 @@ export interface Charge {
 export interface RequestLimits extends LimitsConfig {
   /** Requests of its key that may run jobs at the same time. */
   readonly concurrentJobsOfKey: number
-  /** The quotas of each of the counters. */
+  /** The quotas of each counter. */
   readonly quotas: readonly Amounts[]
 }
 
@@ -236,7 +236,7 @@ export async function settle(
   ])
 }
 
-/** Increases the counters by usage of batch lines and background jobs, which are not charged. */
+/** Adds the usage of batch lines and background jobs, which are not charged, to the counters. */
 export async function addUsage(
   store: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
@@ -245,7 +245,7 @@ export async function addUsage(
   await settle(store, subject, { minute: 0, tokensToAdd: 0, lease: '', used })
 }
 
-/** Creates a counter, unless another process has done so. */
+/** Creates a counter unless it exists. */
 export async function fillCounter(
   { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
@@ -255,7 +255,7 @@ export async function fillCounter(
   await runScript(redis, FILL, [key], [COUNTER_TTL_MS[counter.period], ...inWholeNumbers(used)])
 }
 
-/** The amounts of a counter; undefined when it has to be filled. */
+/** Reads the amounts of a counter; undefined if it does not exist. */
 export async function readCounter(
   { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,

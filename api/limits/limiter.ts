@@ -76,7 +76,7 @@ export function createLimiter(services: LimiterServices): Limiter {
   }
 }
 
-/** Fills the counters that the quotas need; while that fails, quotas are not enforced. */
+/** Charges a request, filling missing counters first. If that fails, quotas are not enforced. */
 async function chargeKnown(
   services: LimiterServices & { readonly limits: RequestLimits },
   subject: LimitSubject,
@@ -95,7 +95,7 @@ async function chargeKnown(
   return charge({ ...services, limits: { ...services.limits, quotas } }, subject, wanted)
 }
 
-/** The key and the organization of a request, whose limits hold for it. */
+/** Returns the key and organization whose limits apply to a request. */
 export function subjectOf(caller: Caller, request: FastifyRequest, nowMs: number): LimitSubject {
   return {
     organizationId: caller.organizationId,
@@ -150,7 +150,7 @@ function isLimited(limits: RequestLimits): boolean {
     .some((limit) => limit > 0)
 }
 
-/** Settles when the answer has ended; jobs that end later are added one by one. */
+/** Settles the charge when the answer ends; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
   leases: Leases,
@@ -186,7 +186,7 @@ function settleAtTheEnd(
   const end = (): void => {
     hasEnded = true
     for (const key of held) leases.delete(key, lease)
-    // The request itself was counted when it was admitted.
+    // Admission already counted the request.
     send({ tokensToAdd: used.tokens - tokens, lease, used: { requests: 0, ...used } })
   }
   // Under an Idempotency-Key the job continues without its client.

@@ -2,9 +2,9 @@ import type { Clock } from '#shared/clock.ts'
 import { NO_QUOTAS, type Quotas } from '#shared/db/schema/quotas.ts'
 import type { Logger } from '#shared/logger.ts'
 
-/** A change holds after this time, and after the request that finds it. */
+/** Older quotas are used once more while they are looked up again. */
 const FRESH_MS = 1000
-/** Requests wait for no lookup while the known quotas are not older. */
+/** Requests wait for a lookup if the known quotas are older. */
 const KNOWN_MS = 60_000
 const ORGANIZATIONS_MAX = 10_000
 
@@ -14,8 +14,8 @@ interface Known {
 }
 
 /**
- * The quotas of organizations, each looked up once a second at most. While the database is
- * unavailable the last known ones hold.
+ * Caches the quotas of organizations and looks each up at most once a second. While the database
+ * is unavailable, the last known quotas apply.
  */
 export function rememberQuotas(services: {
   readonly find: (organizationId: string) => Promise<Quotas | undefined>
@@ -31,7 +31,10 @@ export function rememberQuotas(services: {
     try {
       quotas = (await find(id)) ?? NO_QUOTAS
     } catch (error) {
-      log.warn({ operation: 'limits.quotas', err: error }, 'quotas are not read')
+      log.warn(
+        { operation: 'limits.quotas', err: error },
+        'could not read the quotas of an organization; the last known ones apply',
+      )
       quotas = known.get(id)?.quotas ?? NO_QUOTAS
     }
     known.delete(id)

@@ -32,7 +32,7 @@ interface Quota extends Counter {
   readonly limit: number
 }
 
-/** A quota, and what of it is used. */
+/** A quota and its current usage. */
 export interface QuotaState extends Quota {
   readonly used: number
   readonly resetsAtMs: number
@@ -44,8 +44,8 @@ const NAMES = {
 } as const satisfies Record<Counter['period'], Record<Amount, keyof Quotas>>
 
 /**
- * The quotas of each counter, where 0 sets none. That of an organization for the tokens of a month
- * replaces that of the installation.
+ * Returns the quotas of each counter; 0 means none. A monthly token quota of an organization
+ * replaces the one of the installation.
  */
 export function quotasOf(
   { monthlyTokens }: Pick<LimitsConfig, 'monthlyTokens'>,
@@ -63,7 +63,7 @@ export function quotasOf(
   })
 }
 
-/** The quotas that are set, and what of each is used; fills the counters that they need. */
+/** Returns the set quotas with their usage, and fills missing counters. */
 export async function quotaStates(
   services: QuotaServices,
   subject: LimitSubject,
@@ -85,7 +85,7 @@ export async function quotaStates(
   return (await Promise.all(states)).flat()
 }
 
-/** The usage record counts while Redis is away. */
+/** Reads the usage record if the counter is missing or Redis is unavailable. */
 async function usedOf(
   services: QuotaServices,
   subject: LimitSubject,
@@ -100,12 +100,12 @@ async function usedOf(
     Date.parse(since),
   )
   await fillCounter(services, subject, { counter, used }).catch(() => {
-    // The next request fills it.
+    // The next request tries again.
   })
   return used
 }
 
-/** Throws `rateLimited` when a quota of an organization is used up; for work without a request. */
+/** Throws `rateLimited` if the organization used up a quota; for work outside of requests. */
 export async function checkQuota(services: QuotaServices, organizationId: string): Promise<void> {
   const quotas = quotasOf(
     services.limits,
@@ -119,15 +119,15 @@ export async function checkQuota(services: QuotaServices, organizationId: string
   if (usedUp !== undefined) throw quotaExceeded(usedUp, subject, nowMs)
 }
 
-/** The quota at a place of the order of the counters and their amounts. */
-export function quotaAt(quotas: readonly Amounts[], place: number): Quota {
-  const counter = COUNTERS[Math.floor(place / AMOUNTS.length)] as Counter
-  const amount = AMOUNTS[place % AMOUNTS.length] as Amount
-  const limit = quotas[Math.floor(place / AMOUNTS.length)]?.[amount] ?? 0
+/** Returns the quota at an index, in the order of the counters and their amounts. */
+export function quotaAt(quotas: readonly Amounts[], index: number): Quota {
+  const counter = COUNTERS[Math.floor(index / AMOUNTS.length)] as Counter
+  const amount = AMOUNTS[index % AMOUNTS.length] as Amount
+  const limit = quotas[Math.floor(index / AMOUNTS.length)]?.[amount] ?? 0
   return { ...counter, amount, limit }
 }
 
-/** The refusal of a request beyond a quota. */
+/** The error for requests above a quota. */
 export function quotaExceeded(quota: Quota, subject: LimitSubject, nowMs: number): ServiceError {
   const { of, period, amount, limit } = quota
   const whose = of === 'api_key' ? 'this API key' : `organization ${subject.organizationId}`
@@ -143,7 +143,7 @@ export function quotaExceeded(quota: Quota, subject: LimitSubject, nowMs: number
   )
 }
 
-/** The end of the day or month, when its counter is replaced by another. */
+/** The end of the day or month, in milliseconds since the epoch. */
 function resetOf({ period }: Counter, { day }: LimitSubject): number {
   const [year = 0, month = 0, date = 0] = day.split('-').map(Number)
   return period === 'day' ? Date.UTC(year, month - 1, date + 1) : Date.UTC(year, month, 1)

@@ -1,8 +1,8 @@
 import { formatGoDuration } from '#shared/clock.ts'
 
 /**
- * A sliding window of a minute as two counters: usage of the current minute and of the previous
- * one, weighted by the share of it that the window still covers.
+ * A sliding window of one minute: the usage of the current minute plus that of the previous minute,
+ * weighted by the share of it that the window still covers.
  */
 export interface Window {
   /** 0 means no limit. */

@@ -298,7 +298,7 @@ async function mustBeNew(
   const [kept] = await db.select({ total: count() }).from(invitations).where(isOwn)
   if ((open?.total ?? 0) < OPEN_MAX && (kept?.total ?? 0) < KEPT_MAX) return
   throw failure.invalidRequest(
-    `An organization has at most ${OPEN_MAX} open invitations, and ${KEPT_MAX} in 30 days.`,
+    `An organization has at most ${OPEN_MAX} open invitations, and at most ${KEPT_MAX} within 30 days.`,
     { code: 'too_many_invitations' },
   )
 }

@@ -83,7 +83,7 @@ interface AppOptions {
 // Large enough for access tokens, which carry user metadata.
 const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
-/** The characters of one parameter in a path. */
+/** Maximum characters of a path parameter. */
 export const MAX_PARAM_LENGTH = 512
 
 /** Builds the HTTP application; does no I/O before it listens or serves a request. */

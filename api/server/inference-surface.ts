@@ -168,7 +168,7 @@ function startBatches(services: Services): BatchDriver {
 /** Starts to run batches and background jobs through the routes of the application. */
 export function startInference(services: Services, app: FastifyInstance): BatchDriver {
   services.background.start(app, {
-    // The request was counted when the job was made.
+    // The request was counted when the job was created.
     noteUse: (organizationId, use) => countUse(services, organizationId, { requests: 0, ...use }),
     onDisabled: (endpoint) => noteDisabledEndpoint(services, endpoint),
   })

@@ -48,12 +48,12 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   webhooks: ({ background }) => background.webhooks.sweep(),
 }
 
-/** Lists of what ended show it for this time. */
+/** Lists show ended keys and invitations for this time. */
 const KEPT_MS = 30 * 86_400_000
 
 /**
- * Deletes the rows of API keys that were revoked a while ago, and of invitations that ended: an
- * organization may make and end any number of them.
+ * Deletes API keys and invitations that ended more than 30 days ago: an organization may create and
+ * end any number of them.
  */
 export async function sweepEnded(
   db: Db,

@@ -24,7 +24,7 @@ interface Needs {
   readonly catalogue: Catalogue
 }
 
-/** The quotas of keys and organizations, whose counters the usage record fills. */
+/** Creates the quotas of keys and organizations; the usage record fills their counters. */
 export function openQuotas(services: Needs): QuotaServices {
   const { redis, config, clock, log, database, organizationTables, usage, catalogue } = services
   return {
@@ -50,7 +50,7 @@ export function openQuotas(services: Needs): QuotaServices {
   }
 }
 
-/** Counts work of an organization that no limit was charged for. */
+/** Adds work that no limit charged to the quotas of an organization. */
 export function countUse(
   { quotas, clock, log }: { readonly quotas: QuotaServices } & Pick<Needs, 'clock' | 'log'>,
   organizationId: string,
@@ -58,6 +58,6 @@ export function countUse(
 ): void {
   const subject = { organizationId, credentialId: 'batches', day: dayOf(clock.now()) }
   addUsage(quotas, subject, used).catch((error: unknown) =>
-    log.debug({ operation: 'limits.settle', err: error }, 'not counted'),
+    log.debug({ operation: 'limits.settle', err: error }, 'could not add usage to the quotas'),
   )
 }

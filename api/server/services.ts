@@ -59,7 +59,7 @@ export interface Services {
   readonly queueKeys: QueueKeys
   /** Encrypts request content in Redis; undefined without a key. */
   readonly cipher: ContentCipher | undefined
-  /** The images and recordings of unfinished requests. */
+  /** Limits the stored images and recordings of unfinished requests. */
   readonly temporaryBytes: HeldBytes
   /** Records the usage of every job. */
   readonly submitter: OpenSubmitter

@@ -35,7 +35,7 @@ export interface StoredAnswer extends StoredContent {
   readonly row: AnswerRow
 }
 
-/** Contents that a request reads, and their characters. */
+/** Content that a request read, and its size in characters. */
 interface Read<Content> {
   readonly contents: readonly Content[]
   readonly bytes: number
@@ -101,7 +101,7 @@ export class AnswerStore {
     return JSON.parse(plain.toString('utf8'))
   }
 
-  /** The first of these answers, at least one, whose contents are within the limit of a request. */
+  /** Loads the first answers, at least one, up to the size that a request may read. */
   async #load(
     db: Db,
     keys: readonly ContentKey[],

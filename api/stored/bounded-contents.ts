@@ -37,12 +37,12 @@ export async function openWithin<Row extends { readonly content: Buffer }>(
   return opened
 }
 
-/** The characters of opened contents. */
+/** The total characters of decrypted content. */
 export function lengthOf(opened: readonly { readonly text: string }[]): number {
   return opened.reduce((sum, { text }) => sum + text.length, 0)
 }
 
-/** The refusal of a request that continues more than one request may read. */
+/** The error for requests that continue more content than one request may read. */
 export function tooLargeToContinue(param: string): ServiceError {
   return failure.invalidRequest(
     `Invalid '${param}': the content that it continues is too large; at most ${CONTENTS_BYTES_MAX} bytes may be continued.`,

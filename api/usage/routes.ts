@@ -153,7 +153,7 @@ const LIST = {
   operationId: 'listUsage',
   summary: 'Usage of the requests of the organization',
   description:
-    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see what they took themselves. `quotas` are those of the key and the organization.',
+    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see their own usage. `quotas` lists the quotas of the key and the organization.',
   querystring: Type.Object(
     {
       start_time: Type.Optional(SECONDS),

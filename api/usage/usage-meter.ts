@@ -95,7 +95,7 @@ export function costOf(price: CatalogueModel['price'], used: Tokens): number | n
   return (used.promptTokens * input + used.completionTokens * output) / TOKENS_OF_A_PRICE
 }
 
-/** The present price of a model of the usage record: of a tuned one, that of its base. */
+/** Returns the current price of a model; a tuned model has the price of its base. */
 export function priceOf(catalogue: Catalogue, modelId: string): CatalogueModel['price'] {
   return catalogue.find(TUNED.exec(modelId)?.[1] ?? modelId)?.price
 }

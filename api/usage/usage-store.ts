@@ -45,7 +45,7 @@ export interface UsageRecord {
   /** Adds rows. Among several with one id the first finished one is kept, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
-  /** The usage of an organization, or of one key of it, since a point in time, by model. */
+  /** Usage by model, of an organization or one of its keys, since a point in time. */
   sumSince(
     of: { readonly organizationId: string; readonly apiKeyId?: string },
     sinceMs: number,

@@ -17,12 +17,12 @@ export interface ErrorAnswer {
   readonly body: object
 }
 
-// Clients that may retry ignore longer waits than a minute and fall back to guessing.
+// Clients ignore Retry-After above a minute and fall back to their own backoff.
 const RETRY_AFTER_SECONDS_MAX = 60
 
 /**
- * The same with the `detail` without which the clients of Voyage and Jina show no error; it names
- * the field, because they show nothing else.
+ * Adds `detail`, the only part of an error that the Voyage and Jina clients show. It therefore
+ * names the field.
  */
 export function presentDetailedError(error: ServiceError): ErrorAnswer {
   const { message, param } = error

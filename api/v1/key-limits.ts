@@ -17,7 +17,7 @@ const costField = (description: string) =>
 const limitField = (description: string) =>
   countField(`${description}; the limits of the server and the organization apply as well.`)
 
-/** The fields in which a request names quotas; null removes one. */
+/** The request fields of quotas; null removes a quota. */
 export const QUOTA_FIELDS = {
   requests_per_day: countField('The maximum of requests that run jobs in a day (UTC).'),
   requests_per_month: countField(
@@ -31,7 +31,7 @@ export const QUOTA_FIELDS = {
   ),
 }
 
-/** The fields in which a request names the limits of an API key; null removes one. */
+/** The request fields of the limits of an API key; null removes a limit. */
 export const KEY_LIMIT_FIELDS = {
   requests_per_minute: limitField('Requests of this key in a minute at most'),
   tokens_per_minute: limitField('Tokens of this key in a minute at most'),
@@ -42,9 +42,9 @@ export const KEY_LIMIT_FIELDS = {
 const QUOTAS_BODY = Type.Object(QUOTA_FIELDS)
 const BODY = Type.Object(KEY_LIMIT_FIELDS)
 
-/** A request with the fields of quotas. */
+/** A request body with quotas. */
 export type QuotasBody = Static<typeof QUOTAS_BODY>
-/** A request with the fields of the limits of a key. */
+/** A request body with the limits of a key. */
 export type KeyLimitsBody = Static<typeof BODY>
 
 /** The field of each quota. */

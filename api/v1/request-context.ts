@@ -24,11 +24,11 @@ export interface RequestContext {
   durable?: DurableRequest
   /** Set for a large body. */
   bodyRoom?: BodyRoom
-  /** Set while the request holds stored contents. */
+  /** The memory reserved for stored content that the request reads. */
   contentsRoom?: BodyRoom
   /** Set when this is the stored request of a background job. */
   stored?: StoredRequest
-  /** Called with what each job of the request used. */
+  /** Called with the usage of each job of the request. */
   onUse?: (use: JobUse) => void
   /** Set while the request is traced. */
   trace?: Context
@@ -133,7 +133,7 @@ export async function requireCreator(
 /** The usage of a job. */
 export interface JobUse {
   readonly tokens: number
-  /** By the price of the model; 0 without one. */
+  /** At the price of the model; 0 without a price. */
   readonly cost: number
 }
 
@@ -144,7 +144,7 @@ export interface JobAccount {
   readonly userId: string | undefined
   /** Identifies the use if several jobs may run for one answer; otherwise the job does. */
   readonly usageId?: string
-  /** Called once per job with what it used. */
+  /** Called once per job with its usage. */
   noteUse(use: JobUse): void
 }
 
@@ -172,7 +172,7 @@ export interface StoredRequest {
    * jobs of the process do so.
    */
   leaveSlot(): void
-  /** Receives what the request used. */
+  /** Called with the usage of the request. */
   noteUse(use: JobUse): void
 }
 

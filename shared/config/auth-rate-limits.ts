@@ -68,7 +68,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     }),
     tokenRefresh: read(
       'AUTH_RATE_LIMIT_TOKEN_REFRESH',
-      '/token, and sign-ins by a provider that begin, per 5 minutes',
+      '/token and /authorize (sign-ins with a provider), per 5 minutes',
       perFiveMinutes(150),
     ),
     verify: read('AUTH_RATE_LIMIT_VERIFY', '/verify per 5 minutes', perFiveMinutes(30)),

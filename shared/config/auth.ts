@@ -82,7 +82,7 @@ interface CleanupConfig {
   readonly intervalSeconds: number
   /** Users who signed up but confirmed nothing are deleted at this age; 0 for never. */
   readonly unconfirmedUserTtlSeconds: number
-  /** Days for which the audit log is kept; 0 for ever. */
+  /** Days after which audit log entries are deleted; 0 keeps them. */
   readonly auditRetentionDays: number
 }
 
@@ -294,7 +294,7 @@ function readCleanupConfig(env: EnvReader): CleanupConfig {
       fallback: 7 * 86_400,
     }),
     auditRetentionDays: env.int('MILLRACE_AUDIT_RETENTION_DAYS', {
-      about: 'days after which entries of the audit log are deleted; 0 keeps them',
+      about: 'days after which audit log entries are deleted; 0 keeps them',
       fallback: 365,
       max: 36_500,
     }),

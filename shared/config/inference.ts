@@ -21,9 +21,9 @@ export interface InferenceConfig {
   readonly bootstrapApiKey: string
   readonly deadlineSeconds: number
   readonly queueDepthMax: number
-  /** Bytes that the inputs of one process's unfinished jobs have together. */
+  /** Redis memory in bytes for the inputs of one process's unfinished jobs. */
   readonly queuedBytesMax: number
-  /** Bytes that the images and recordings of one process's unfinished requests have together. */
+  /** Object storage in bytes for the media of one process's unfinished requests. */
   readonly temporaryBytesMax: number
   /** Whether request fields that no route knows are refused, or ignored and reported. */
   readonly unknownParameters: 'refuse' | 'ignore'
@@ -96,13 +96,13 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
     }),
     queuedBytesMax: env.int('MILLRACE_QUEUED_BYTES_MAX', {
       about:
-        'bytes in Redis of the inputs of unfinished jobs of one API process; an organization has as many as are free, a half when it is alone',
+        'Redis memory in bytes for the inputs of unfinished jobs of one API process; one organization alone may use half',
       fallback: 256 * 1024 * 1024,
       min: 32 * 1024 * 1024,
     }),
     temporaryBytesMax: env.int('MILLRACE_TEMPORARY_BYTES_MAX', {
       about:
-        'bytes in object storage of images and recordings of unfinished requests of one API process; an organization has as many as are free, a half when it is alone',
+        'object storage in bytes for images and recordings of unfinished requests of one API process; one organization alone may use half',
       fallback: 8 * 1024 ** 3,
       min: 1024 ** 3,
     }),

@@ -51,7 +51,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
     }),
     largeBodiesBytesMax: env.int('MILLRACE_LARGE_BODIES_BYTES_MAX', {
       about:
-        'bytes that bodies over 16 KiB and stored contents which are read have together in one process; more wait',
+        'memory in bytes of one process for request bodies over 16 KiB and stored content that requests read; further requests wait',
       fallback: 256 * 1024 * 1024,
       min: 1024 * 1024,
     }),

@@ -229,7 +229,7 @@ async function insertOne(
 
 function tooManyKeys(): Error {
   return failure.invalidRequest(
-    `An organization has at most ${KEYS_MAX} API keys, and as many that were revoked in 30 days.`,
+    `An organization has at most ${KEYS_MAX} API keys, and may revoke as many within 30 days.`,
     { code: 'too_many_api_keys' },
   )
 }

@@ -35,7 +35,7 @@ export async function ensureDefaultOrganization(
   })
 }
 
-/** The quotas of an organization; undefined when there is none of that id. */
+/** The quotas of an organization; undefined if it does not exist. */
 export async function findQuotas(
   db: Db,
   { organizations }: Pick<OrganizationTables, 'organizations'>,

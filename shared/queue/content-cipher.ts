@@ -167,8 +167,8 @@ type WireEnvelope =
     })
 
 /**
- * Encrypts the input of an envelope; `json` is its text where the caller has it. Without a cipher
- * the envelope is unchanged.
+ * Encrypts the input of an envelope. `json` is the serialized input, if the caller has it. Without
+ * a cipher the envelope is unchanged.
  */
 export function encryptEnvelope(
   envelope: JobEnvelope,

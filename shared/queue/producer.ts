@@ -76,7 +76,7 @@ export class JobProducer {
     this.#log = log
   }
 
-  /** `input` is the JSON of the job's input where it is known. */
+  /** Adds a job to its queue. `input` is the serialized input, if the caller has it. */
   async enqueue(envelope: JobEnvelope, priority: number, input?: string): Promise<void> {
     const queue = this.queue(envelope.kind, envelope.modelId)
     await queue.add(envelope.kind, encryptEnvelope(envelope, this.#cipher, input), {

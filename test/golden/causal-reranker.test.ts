@@ -67,8 +67,12 @@ describe('a language model with the layer LogitScore', () => {
   })
 
   it.each([
-    ['chat_template.jinja', "{{ messages[0]['content'] }}", 'shows no messages of query'],
-    ['1_LogitScore/config.json', '{"true_token_id": 320}', 'beyond 320'],
+    [
+      'chat_template.jinja',
+      "{{ messages[0]['content'] }}",
+      'does not render messages of the roles query',
+    ],
+    ['1_LogitScore/config.json', '{"true_token_id": 320}', 'below 320'],
     ['1_LogitScore/config.json', '{"true_token_id": "yes"}', 'must name true_token_id'],
   ])('is refused with %s of %s', async (file, text, reason) => {
     const other = join(root, 'other')

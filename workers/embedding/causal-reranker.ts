@@ -17,17 +17,17 @@ import type { Reranker } from './reranker.ts'
 import { findModules } from './sentence-head.ts'
 import type { ClassifierOptions } from './sequence-classifier.ts'
 
-/** The answers of a language model whose logits are the relevance. */
+/** The tokens of a language model whose logits give the relevance. */
 interface LogitScore {
   readonly trueTokenId: number
-  /** Without it, the logit of the other one is the score. */
+  /** If undefined, the logit of `trueTokenId` alone is the score. */
   readonly falseTokenId: number | undefined
-  /** The message before query and document. */
+  /** The system message before query and document. */
   readonly instruction: string | undefined
 }
 
 const SLOTS = 8
-const QUERY_SHARE = 0.5 // of the context at most, as for cross-encoders
+const QUERY_SHARE = 0.5 // maximum share of the context, as for cross-encoders
 const CUTS_MAX = 20
 
 /** Reads `N_LogitScore/config.json`; undefined for folders without it. */
@@ -41,7 +41,7 @@ async function readLogitScore(folder: string): Promise<LogitScore | undefined> {
   if (!isToken(trueTokenId) || (falseTokenId !== null && !isToken(falseTokenId))) {
     throw new ModelLoadError(
       folder,
-      `${file} must name true_token_id, and no or one false_token_id`,
+      `${file} must name true_token_id and may name one false_token_id, both non-negative integers`,
     )
   }
   const settings = (await findJson(folder, 'config_sentence_transformers.json')) ?? {}
@@ -55,8 +55,8 @@ async function readLogitScore(folder: string): Promise<LogitScore | undefined> {
 }
 
 /**
- * Loads a language model that ranks: its chat template shows query and document, and the logits of
- * the next token are the score. Undefined for other models. Throws `ModelLoadError`.
+ * Loads a language model as a reranker: the chat template renders query and document, and the
+ * logits of the next token give the score. Undefined for other models. Throws `ModelLoadError`.
  */
 export async function openCausalReranker({
   runtime,
@@ -81,7 +81,7 @@ export async function openCausalReranker({
     if (Math.max(score.trueTokenId, score.falseTokenId ?? 0) >= vocabSize) {
       throw new ModelLoadError(
         folder,
-        `the tokens of LogitScore are beyond ${vocabSize} of the model`,
+        `the token ids of LogitScore must be below ${vocabSize}, the size of the vocabulary`,
       )
     }
     const encode = createPromptEncoder(folder, text, score.instruction)
@@ -90,13 +90,13 @@ export async function openCausalReranker({
     return {
       contextLength,
       encodePair(query, document) {
-        // Longer texts cannot fit.
-        const most = contextLength * CHARS_PER_TOKEN_MAX
-        const pair = { query: query.slice(0, most), document: document.slice(0, most) }
+        // A token has at most this many characters, so longer texts never fit.
+        const charsMax = contextLength * CHARS_PER_TOKEN_MAX
+        const pair = { query: query.slice(0, charsMax), document: document.slice(0, charsMax) }
         return encodeWithin(encode, contextLength, pair)
       },
       score({ tokenIds }, signal) {
-        // The documents of one job share the tokens before them, and those of two jobs none.
+        // Documents of one job share the cached prefix; different jobs share nothing.
         const cacheScope = scopes.get(signal) ?? `job ${++jobs}`
         scopes.set(signal, cacheScope)
         return scorePrompt(engine, score, { tokenIds, cacheScope, signal })
@@ -124,9 +124,12 @@ function createPromptEncoder(
       [],
       { opensAnswer: false },
     )
-  const shown = render('a query', 'some document')?.text
-  if (!shown?.includes('a query') || !shown.includes('some document')) {
-    throw new ModelLoadError(folder, 'its chat template shows no messages of query and document')
+  const rendered = render('a query', 'some document')?.text
+  if (!rendered?.includes('a query') || !rendered.includes('some document')) {
+    throw new ModelLoadError(
+      folder,
+      'its chat template does not render messages of the roles query and document',
+    )
   }
   return (query, document) => {
     const { text = '', content = [] } = render(query, document) ?? {}
@@ -134,7 +137,7 @@ function createPromptEncoder(
   }
 }
 
-/** A prompt that fits into the context; a long document is cut, as these models are used. */
+/** Encodes a prompt that fits the context: truncates a long document, throws for a long query. */
 function encodeWithin(
   encode: PromptEncoder,
   contextLength: number,
@@ -142,10 +145,10 @@ function encodeWithin(
 ): { readonly tokenIds: readonly number[] } {
   let [kept, tokenIds] = [document, encode(query, document)]
   for (let cuts = 0; tokenIds.length > contextLength && cuts < CUTS_MAX; cuts += 1) {
-    const without = cuts === 0 ? encode(query, '').length : 0
-    if (without > contextLength * QUERY_SHARE) {
+    const queryTokens = cuts === 0 ? encode(query, '').length : 0
+    if (queryTokens > contextLength * QUERY_SHARE) {
       throw failure.invalidRequest(
-        `The query has ${without} tokens with the model's instruction; this model reads at most ${Math.floor(contextLength * QUERY_SHARE)}.`,
+        `The query has ${queryTokens} tokens with the model's instruction; this model accepts at most ${Math.floor(contextLength * QUERY_SHARE)}.`,
         { param: 'query', code: 'context_length_exceeded' },
       )
     }

@@ -14,7 +14,7 @@ interface PairReader {
   join(first: readonly number[], second: readonly number[]): EncodedText
 }
 
-/** Longer texts cannot fit, because no token of these vocabularies is longer than this. */
+/** Maximum characters of a token in these vocabularies, which bounds the text that can fit. */
 export const CHARS_PER_TOKEN_MAX = 32
 
 /** Determines the markers of a model. Throws when its tokenizer does not support pairs. */

@@ -30,7 +30,7 @@ export async function readDemand(
     readonly file: string
     readonly model: Model
     readonly operators: OperatorMarks
-    /** Whether the caches were added to a graph that computes whole texts. */
+    /** Whether the caches were added to a graph that was exported without them. */
     readonly areCachesAdded?: boolean
   },
 ): Promise<ContextDemand> {

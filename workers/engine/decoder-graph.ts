@@ -95,7 +95,7 @@ export function readDecoderGraph(
     refuseFixedCaches(file, inputs)
     throw new ModelLoadError(
       file,
-      'the decoder was exported without a cache (past_key_values.*) and without states, and its attention is not one that gets a cache here; it must be exported with one, as by `optimum-cli export onnx --task text-generation-with-past`',
+      'the decoder was exported without a cache (past_key_values.*) and without states, and its attention is not recognized, so no cache can be added; export it with one, for example with `optimum-cli export onnx --task text-generation-with-past`',
     )
   }
   refuseUnknownInputs(file, inputs, [...cache, ...states], logitsToKeep)
@@ -118,7 +118,7 @@ export function readDecoderGraph(
   }
 }
 
-/** Caches whose inputs and outputs have one length were not recognized as such. */
+/** Throws if an input looks like a cache of a fixed length. */
 function refuseFixedCaches(file: string, inputs: readonly TensorSpec[]): void {
   const isCache = ({ name, dims }: TensorSpec): boolean =>
     dims.length === 4 && /cache|past|key|value/i.test(name)
@@ -126,7 +126,7 @@ function refuseFixedCaches(file: string, inputs: readonly TensorSpec[]): void {
   if (fixed === undefined) return
   throw new ModelLoadError(
     file,
-    `${fixed.name} is not a cache that grows with the text; caches of a fixed length (StaticCache, TensorScatter) are not read, and a DynamicCache must be exported`,
+    `${fixed.name} is not a cache that grows with the text; caches of a fixed length (StaticCache, TensorScatter) are not supported: export the model with a DynamicCache`,
   )
 }
 
@@ -241,7 +241,7 @@ function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
     const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
     const isStepwise = kind === 'integers' && dims[1] === 1
     const remedy = isStepwise
-      ? '; transformers exports any length with multi_token_decode=True, and prefill.onnx beside it (options.onnxFile: prefill) reads any length as well'
+      ? '; export it with multi_token_decode=True, or use prefill.onnx beside it (options.onnxFile: prefill)'
       : ''
     throw new ModelLoadError(
       file,

@@ -59,8 +59,8 @@ export function withHeadDim(model: Model, headDim: number | undefined): Model {
 }
 
 /**
- * The model with the length of its windows as a constant where the graph has it as an input, as
- * transformers 5 writes it; unchanged without such inputs.
+ * Replaces the inputs with the length of attention windows, which transformers 5 writes, by a
+ * constant. Returns the model unchanged without such inputs.
  */
 export function withWindowLength(model: Model, length: number | undefined): Model {
   const isLength = ({ name }: GraphValue): boolean => name.endsWith('._sliding_window_tensor')

@@ -10,12 +10,12 @@ import { ifRunnable, rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 
 /** A decoder's graph with a cache that is written in place, and the limits of its context. */
 interface PreferredDecoder {
-  /** Undefined where the graph has such a cache, or cannot be rewritten so. */
+  /** Undefined if the graph already writes in place, or cannot be rewritten to do so. */
   readonly rewritten: Model | undefined
   readonly demand: ContextDemand
 }
 
-/** Rewrites a decoder that appends to its caches, or has none, as far as it is recognized. */
+/** Rewrites a recognized decoder that appends to its caches, or has none, to write in place. */
 export async function preferInPlace(
   context: ProbeContext,
   limits: ContextLimits,

@@ -40,8 +40,8 @@ export function withUsualNames(model: Model): Model {
 }
 
 /**
- * The usual names of caches by those of a graph; empty where it has them. Undefined where the keys
- * are not as many as the values.
+ * Maps the names of a graph's caches to the usual ones; empty if it already uses them. Undefined if
+ * the numbers of keys and values differ.
  */
 function cacheNames(graph: Graph): Map<string, string> | undefined {
   const names = new Map<string, string>()

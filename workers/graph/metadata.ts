@@ -6,7 +6,7 @@ const METADATA = 14
 const KEY = 1
 const VALUE = 2
 
-/** The texts that an exporter put beside a graph (`metadata_props`), by their names. */
+/** Reads the metadata that an exporter stored in a model file (`metadata_props`), by name. */
 export function metadataOf({ rest }: Pick<Model, 'rest'>): ReadonlyMap<string, string> {
   const found = new Map<string, string>()
   for (const part of rest) {

@@ -114,7 +114,7 @@ export function countIn(
 }
 
 /**
- * The ids of tokens, most of them single characters, from `vocab.json`, `tokenizer.json`,
+ * Reads token ids, mostly of single characters, from `vocab.json`, `tokenizer.json`,
  * `config.json` or `tokens.txt`.
  */
 export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
@@ -140,7 +140,7 @@ async function findVocabulary(folder: string): Promise<unknown> {
   return (await findJson(folder, 'config.json'))?.vocab
 }
 
-/** Lines of a token, a space and its id, as sherpa-onnx writes them; a token may be a space. */
+/** Parses lines of a token, a space and its id (sherpa-onnx); a token may be a space. */
 function vocabularyOf(text: string | undefined): Record<string, number> | undefined {
   const entries = text?.split('\n').flatMap((line) => {
     const [, token, id] = /^(.+) (\d+)\r?$/.exec(line) ?? []

@@ -101,7 +101,7 @@ export async function openKokoro(
   }
 }
 
-/** The names of voices in the metadata of a graph of sherpa-onnx; none in others. */
+/** Reads the voice names in the metadata of a sherpa-onnx graph; empty for other graphs. */
 async function namesOfVoices(file: string): Promise<readonly string[]> {
   const names = metadataOf(await readModelFile(file)).get('speaker_names') ?? ''
   return names.split(',').filter((name) => name !== '')

@@ -20,9 +20,9 @@ const STYLE_FILE = /^(.+)\.(bin|npy)$/
 const ARCHIVE = /^voices[\w.-]*\.(bin|npz)$/
 
 /**
- * The styles in `voices/`, a file for each voice, or in one file beside the graph: a NumPy archive,
- * or the styles of the named voices in sequence. Throws `ModelLoadError` that names the faulty
- * file.
+ * Reads the styles of voices from `voices/`, one file per voice, or from one file beside the graph:
+ * a NumPy archive, or the concatenated styles of the named voices. Throws `ModelLoadError` with the
+ * name of the invalid file.
  */
 export async function readStyles(folder: string, names: readonly string[] = []): Promise<Styles> {
   const files = await listNames(join(folder, 'voices'), STYLE_FILE)
@@ -58,7 +58,7 @@ function readArchive(folder: string, name: string, names: readonly string[]): Pr
     if (!isZip(bytes) && names.length > 0) return stylesOfAll(bytes, names)
     if (!isZip(bytes)) {
       throw new Error(
-        'it is not an archive of NumPy (.npz), and the graph has no speaker_names in its metadata, as sherpa-onnx writes them',
+        'it is not a NumPy archive (.npz), and the metadata of the graph has no speaker_names, which sherpa-onnx writes',
       )
     }
     const arrays = await readNpz(bytes, { entriesMax: VOICES_MAX, bytesMax: VOICES_BYTES_MAX })
@@ -71,11 +71,13 @@ function readArchive(folder: string, name: string, names: readonly string[]): Pr
   })
 }
 
-/** Voices of one size, one after another. */
+/** Splits a file of concatenated styles of equal size. */
 function stylesOfAll(bytes: Buffer, names: readonly string[]): Styles {
   if (names.length > VOICES_MAX) throw new Error(`it has more than ${VOICES_MAX} voices`)
   const size = bytes.length / names.length
-  if (!Number.isInteger(size)) throw new Error(`it is not ${names.length} voices of one size`)
+  if (!Number.isInteger(size)) {
+    throw new Error(`its size is not a multiple of ${names.length}, the number of voices`)
+  }
   return new Map(
     names.map((name, at) => [name, styleOfFloats(bytes.subarray(at * size, (at + 1) * size))]),
   )

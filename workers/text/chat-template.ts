@@ -24,7 +24,7 @@ export interface RenderOptions extends TemplateOptions {
   readonly budget?: WorkBudget
 }
 
-/** A message of a chat; templates of rerankers read the roles `query` and `document`. */
+/** A chat message; templates of rerankers use the roles `query` and `document`. */
 export type TemplateMessage = Omit<ChatMessage, 'role'> & { readonly role: string }
 
 /** Renders a chat as the text that the model was trained on. */

@@ -95,7 +95,7 @@ function prepareOpening({ db, tables }: Store, name: string, more: readonly With
   const issued = db.$with('issued', {}).as(sql`
     insert into ${refreshTokens} (session_id, token_sha256, seed, created_at)
     select id, ${given('tokenSha256')}, ${given('seed')}, ${now} from opened`)
-  // The new session is not among those that the statement sees.
+  // The statement does not see the new session, so one less of the others is kept.
   const ended = db.$with('ended', {}).as(sql`
     delete from ${sessions} where id in (
       select id from ${sessions} where user_id = (select id from locked)

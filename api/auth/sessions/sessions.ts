@@ -13,7 +13,7 @@ import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 // Proofs that raise a session to the second assurance level.
 const SECOND_FACTORS = ['totp', 'mfa/phone', 'mfa/webauthn']
 
-/** Sessions of one user. A further sign-in ends the session that was used least recently. */
+/** Maximum sessions of a user. A further sign-in ends the one that was used least recently. */
 export const SESSIONS_MAX = 1000
 
 /** Longer user agents are cut. */

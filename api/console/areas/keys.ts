@@ -94,7 +94,7 @@ export function keyArea(services: KeyServices): ConsoleArea {
         detail: (body: KeyLimitsBody) => body,
         async handle({ params: { key: id }, body }: ConsoleCall<OneKey, KeyLimitsBody>) {
           const organizationId = await organizationOf(services, id)
-          // The form names all limits: those that it leaves out are none.
+          // The form sends all limits that are set; absent ones are removed.
           const limits = { ...NO_KEY_LIMITS, ...keyLimitsOf(body) }
           const limited = await apiKeys.limit(organizationId, id, limits)
           if (limited === undefined) throw noSuchKey(id)

@@ -75,7 +75,7 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
         operation: 'organization.limit',
         body: bodyOf(QUOTA_FIELDS),
         detail: (body: QuotasBody) => body,
-        // The form names all quotas: those that it leaves out are none.
+        // The form sends all quotas that are set; absent ones are removed.
         async handle({ params, body }: ConsoleCall<OneOrganization, QuotasBody>) {
           await organizations.update(params.organization, { ...NO_QUOTAS, ...quotasIn(body) })
         },

@@ -152,7 +152,7 @@ interface Limited extends Readonly<Record<keyof QuotasBody, number | null>> {
   readonly key: string | null
 }
 
-/** The page of an organization shows its own quotas alone. */
+/** The page of an organization shows only its own quotas. */
 const NO_LIMITS = { monthlyTokens: 0 }
 
 type Priced = Omit<UsageSum, 'cost'> & { readonly priced_model: string }
@@ -178,7 +178,7 @@ function costOfRow(catalogue: Catalogue, row: Priced): number | null {
   return costOf(priceOf(catalogue, row.priced_model), { promptTokens, completionTokens })
 }
 
-/** The quotas of organizations and keys that have any, and what of each is used. */
+/** All quotas set for organizations and keys, with their current usage. */
 async function listQuotas(
   { pool, prefix, quotas, clock }: UsageServices,
   page: number | undefined,

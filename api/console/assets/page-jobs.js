@@ -6,7 +6,7 @@ export function sections() {
   return html`<${Section} ...${JOBS} />`
 }
 
-/** By the number that is stored. */
+/** Names of the stored priorities, by number. */
 const PRIORITIES = ['flex', 'default', 'priority']
 
 /** @type {import('./sections.js').SectionOptions} */
@@ -65,7 +65,7 @@ const JOBS = {
       method: 'POST',
       path: (row) => `jobs/${part(row.organization_id)}/${part(row.id)}/priority`,
       isOffered: (row) => row.state === 'queued',
-      question: 'Jobs of the organization begin in the order of their priorities.',
+      question: 'Jobs of the organization start in order of priority.',
       fields: [
         {
           name: 'priority',

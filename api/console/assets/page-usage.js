@@ -25,8 +25,8 @@ export function sections() {
 const LIMITED = {
   title: 'Quotas',
   path: 'quotas',
-  empty: 'No key and no organization has a quota of its own.',
-  about: 'Days and months are those of UTC.',
+  empty: 'No key or organization has its own quota.',
+  about: 'Days and months are in UTC.',
   rowName: () => '',
   columns: [
     {

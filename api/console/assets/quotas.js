@@ -4,16 +4,16 @@ import { number } from './ui.js'
 
 /** The fields of quotas. */
 export const QUOTAS = [
-  { name: 'requests_per_day', label: 'Requests in a day' },
-  { name: 'requests_per_month', label: 'Requests in a month' },
-  { name: 'tokens_per_day', label: 'Tokens in a day' },
-  { name: 'tokens_per_month', label: 'Tokens in a month' },
-  { name: 'cost_per_day', label: 'Cost in a day', step: 'any' },
-  { name: 'cost_per_month', label: 'Cost in a month', step: 'any' },
+  { name: 'requests_per_day', label: 'Requests per day' },
+  { name: 'requests_per_month', label: 'Requests per month' },
+  { name: 'tokens_per_day', label: 'Tokens per day' },
+  { name: 'tokens_per_month', label: 'Tokens per month' },
+  { name: 'cost_per_day', label: 'Cost per day', step: 'any' },
+  { name: 'cost_per_month', label: 'Cost per month', step: 'any' },
 ]
 
 /**
- * The quotas of a row that are set.
+ * Describes the quotas that a row sets.
  *
  * @param {Row} row
  */

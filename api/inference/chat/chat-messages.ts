@@ -72,7 +72,7 @@ export const MESSAGE_FIELDS = {
   content: Type.Optional(
     Type.Union([
       ofType(['string', 'null']),
-      // A tool without output answers no parts.
+      // A tool without output may return an empty list of parts.
       Type.Array(CONTENT_PART, { maxItems: PARTS_MAX }),
     ]),
   ),

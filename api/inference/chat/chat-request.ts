@@ -110,12 +110,12 @@ export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(FIE
 
 export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
 
-/** Throws for the body of a response, which some clients send to this route. */
+/** Throws for a body of `/v1/responses`, which some clients send to this route. */
 export function refuseResponseBody(body: unknown): void {
   const fields = typeof body === 'object' && body !== null ? body : {}
   if ('messages' in fields || !('input' in fields)) return
   throw failure.invalidRequest(
-    "Missing required parameter: 'messages'. A body with 'input' belongs to /v1/responses: send it there, or choose the Responses API in your client.",
+    "Missing required parameter: 'messages'. To send 'input', use /v1/responses or select the Responses API in your client.",
     { param: 'messages', code: 'missing_required_parameter' },
   )
 }

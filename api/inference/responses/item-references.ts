@@ -8,10 +8,9 @@ import { responseOfItem } from './responses-output.ts'
 type Items = Exclude<InputField, string>
 
 /**
- * The input with the items that it refers to, those of stored responses of the organization, and
- * the characters that were read for them. An item that `earlier` has is there already. Throws for
- * an id that is not stored, and for one that comes twice: a request of a few bytes would read as
- * many copies of an answer.
+ * Replaces references in the input by the items of the organization's stored responses, and returns
+ * the number of characters read. References to items in `earlier` are dropped. Throws for an
+ * unknown id and for a repeated one, which would multiply a stored answer in a small request.
  */
 export async function withReferences(
   { stored }: InferenceServices,

@@ -41,14 +41,14 @@ export function noThread({ input }: Pick<ResponsesBody, 'input'>): ResponseThrea
 
 const EARLIER_ITEMS_MAX = 2048
 
-/** Whether a body continues or refers to stored contents. */
+/** Whether a body continues or references stored content. */
 export function readsThread(body: unknown): boolean {
   const { previous_response_id: previousId, conversation, input } = body as ResponsesBody
   const continues = typeof previousId === 'string' || (conversation ?? null) !== null
   return continues || (Array.isArray(input) && input.some(({ type }) => type === 'item_reference'))
 }
 
-/** Reads what a request continues. Throws when that is not stored. */
+/** Loads the response or conversation that a request continues. Throws if it is not stored. */
 export async function threadOf(
   { request }: Http,
   services: InferenceServices,
@@ -89,13 +89,13 @@ export async function threadOf(
   }
 }
 
-/** The items that a request continues, and their characters as they are stored. */
+/** The items that a request continues, and their stored size in characters. */
 interface Earlier {
   readonly items: readonly StoredItem[]
   readonly bytes: number
 }
 
-/** The items of the response that is continued, and of all that it continues. */
+/** Loads the items of the continued response and of all responses before it. */
 async function earlierOf(
   answers: AnswerStore,
   { organizationId }: Caller,

@@ -16,7 +16,7 @@ export const JOB_STATES = [
   'expired',
 ] as const
 
-/** The priorities of jobs among those of their organization; their places are stored. */
+/** Priorities among the jobs of an organization, lowest first. The database stores the index. */
 export const JOB_PRIORITIES = ['flex', 'default', 'priority'] as const
 export type JobPriority = (typeof JOB_PRIORITIES)[number]
 

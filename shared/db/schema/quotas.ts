@@ -2,14 +2,14 @@ import { doublePrecision } from 'drizzle-orm/pg-core'
 
 import { whole } from './columns.ts'
 
-/** The quotas of an API key or an organization by the days and months of UTC; null sets none. */
+/** Quotas of an API key or organization per calendar day and month (UTC); null means none. */
 export interface Quotas {
   /** Requests that run jobs. */
   readonly requestsPerDay: number | null
   readonly requestsPerMonth: number | null
   readonly tokensPerDay: number | null
   readonly tokensPerMonth: number | null
-  /** In the currency of the installation, by the prices of `models.json`. */
+  /** In the currency of the installation, at the prices of `models.json`. */
   readonly costPerDay: number | null
   readonly costPerMonth: number | null
 }

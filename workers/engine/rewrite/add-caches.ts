@@ -20,25 +20,25 @@ interface AttendedPair {
   readonly value: string
 }
 
-/** The output of a graph without caches for a short text, to check a rewritten graph. */
+/** The logits of the original graph for a short text, to check a rewritten graph. */
 export interface ReferenceRun {
   readonly tokenIds: readonly number[]
   readonly logits: Float32Array
 }
 
-/** A graph with caches that it was exported without. */
+/** A graph with added caches. */
 interface CachedModel {
-  /** The same numbers while the caches are empty, and wrong masks and positions with others. */
+  /** Correct while the caches are empty; otherwise masks and positions are still wrong. */
   readonly model: Model
   readonly reference: ReferenceRun
 }
 
-/** Tokens of the text by which a rewritten graph is checked. */
+/** Length in tokens of the text that checks a rewritten graph. */
 const TEXT_LENGTH = 12
 
 /**
- * A decoder that reads whole texts alone, with a cache for each of its attentions, to be rewritten.
- * Undefined for graphs of another kind.
+ * Adds a cache to each attention of a decoder that computes only whole texts, so that it can be
+ * rewritten. Undefined for other graphs.
  */
 export async function addCaches(
   context: ProbeContext,
@@ -49,24 +49,24 @@ export async function addCaches(
   const names = new Set(graph.inputs.map(({ name }) => name))
   const vocabSize = graph.outputs.find(({ name }) => name === 'logits')?.dims?.at(2)
   if (!names.has('input_ids') || typeof vocabSize !== 'number') return undefined
-  const turned = withHeadsTurned(withLogitsAlone(graph))
-  const pairs = findPairs(new GraphView(turned))
+  const transposed = withTransposedHeads(withLogitsAlone(graph))
+  const pairs = findPairs(new GraphView(transposed))
   if (pairs.length === 0) return undefined
   const tokenIds = Array.from({ length: TEXT_LENGTH }, (_, at) => {
     return Math.floor(((at + 1) * vocabSize) / (TEXT_LENGTH + 2))
   })
   const [logits, ...tensors] = await runText(
     context,
-    { ...model, graph: turned },
+    { ...model, graph: transposed },
     { pairs, tokenIds },
   )
   const types = pairs.map((_, layer) => sizesOf(tensors.slice(2 * layer, 2 * layer + 2)))
   if (logits === undefined || types.includes(undefined)) return undefined
-  const cached = withCaches(withTokenShapes(turned), pairs, types as HeadSizes[])
+  const cached = withCaches(withTokenShapes(transposed), pairs, types as HeadSizes[])
   return { model: { ...model, graph: cached }, reference: { tokenIds, logits: logits.values } }
 }
 
-/** The logits, then keys and values of each attention. */
+/** Returns the logits, then the keys and values of each attention. */
 async function runText(
   context: ProbeContext,
   model: Model,
@@ -103,18 +103,18 @@ function sizesOf(pair: readonly ProbeResult[]): HeadSizes | undefined {
 }
 
 /**
- * The graph without the caches that some exporters write of whole texts and never read. Their names
- * become free.
+ * Removes the cache outputs that some exporters write for whole texts and never read, and renames
+ * their tensors, so that the names can be used again.
  */
 function withLogitsAlone(graph: Graph): Graph {
   const outputs = graph.outputs.filter(({ name }) => name === 'logits')
-  const others = graph.outputs.filter((output) => !outputs.includes(output))
-  const names = new Map(others.map(({ name }) => [name, `whole/${name}`]))
+  const unreadOutputs = graph.outputs.filter((output) => !outputs.includes(output))
+  const names = new Map(unreadOutputs.map(({ name }) => [name, `whole/${name}`]))
   return { ...(renameTensors(graph, names) ?? graph), outputs }
 }
 
-/** The graph with keys turned in two steps; the first gives [batch, heads, length, size]. */
-function withHeadsTurned(graph: Graph): Graph {
+/** Transposes keys in two steps; the first produces [batch, heads, length, size]. */
+function withTransposedHeads(graph: Graph): Graph {
   const nodes = graph.nodes.flatMap((node) => {
     const [from = '', to = ''] = [node.inputs[0], node.outputs[0]]
     if (permOf(node) !== '0,2,3,1') return [node]
@@ -147,11 +147,22 @@ function findPairs(view: GraphView): AttendedPair[] {
 }
 
 /** Operators between the scores and their softmax: scales, masks, softcaps, precision. */
-const OF_SCORES = ['Add', 'Sub', 'Mul', 'Div', 'Where', 'Cast', 'Tanh', 'Max', 'Clip', 'Identity']
+const SCORE_OPERATORS = [
+  'Add',
+  'Sub',
+  'Mul',
+  'Div',
+  'Where',
+  'Cast',
+  'Tanh',
+  'Max',
+  'Clip',
+  'Identity',
+]
 /** Operators between the softmax and the product with the values. */
-const OF_SHARES = ['Where', 'Cast', 'Dropout', 'Identity']
-/** Operators that repeat, turn and scale the heads of keys and values. */
-const OF_HEADS = ['Reshape', 'Expand', 'Unsqueeze', 'Tile', 'Cast', 'Identity', 'Transpose']
+const WEIGHT_OPERATORS = ['Where', 'Cast', 'Dropout', 'Identity']
+/** Operators that repeat, transpose and scale the heads of keys and values. */
+const HEAD_OPERATORS = ['Reshape', 'Expand', 'Unsqueeze', 'Tile', 'Cast', 'Identity', 'Transpose']
 
 function productBefore(
   view: GraphView,
@@ -161,7 +172,7 @@ function productBefore(
   const node = seen.has(name) ? undefined : view.producer(name)
   seen.add(name)
   if (node === undefined || node.operator === 'MatMul') return node
-  if (!OF_SCORES.includes(node.operator)) return undefined
+  if (!SCORE_OPERATORS.includes(node.operator)) return undefined
   for (const input of node.inputs) {
     const found = productBefore(view, input, seen)
     if (found !== undefined) return found
@@ -174,7 +185,7 @@ function productAfter(view: GraphView, name = ''): GraphNode | undefined {
     if (node.operator === 'MatMul' && view.source(node.inputs[0] ?? '') === view.source(name)) {
       return node
     }
-    const found = OF_SHARES.includes(node.operator)
+    const found = WEIGHT_OPERATORS.includes(node.operator)
       ? productAfter(view, node.outputs[0])
       : undefined
     if (found !== undefined) return found
@@ -182,14 +193,14 @@ function productAfter(view: GraphView, name = ''): GraphNode | undefined {
   return undefined
 }
 
-/** Keys or values before their heads are repeated for those of the queries. */
+/** Finds the keys or values before their heads are repeated for the query heads. */
 function unrepeated(view: GraphView, tensor = ''): string {
   let name = tensor
   for (let passed = 0; passed < view.graph.nodes.length; passed += 1) {
     const node = view.producer(name)
     if (node === undefined || permOf(node) === '0,2,1,3') break
     const isScaled = node.operator === 'Mul' || node.operator === 'Div'
-    const isPassed = OF_HEADS.includes(node.operator)
+    const isPassed = HEAD_OPERATORS.includes(node.operator)
     if (!isPassed && !(isScaled && isScalar(view, node.inputs[1]))) break
     name = node.inputs[0] as string
   }
@@ -201,8 +212,8 @@ function isScalar(view: GraphView, name = ''): boolean {
 }
 
 /**
- * The graph with numbers of rows and tokens taken from `input_ids` alone: with a cache, the mask is
- * longer, and embeddings of a long text would be computed to see its length.
+ * Reads the numbers of rows and tokens from `input_ids` only: with a cache the mask is longer, and
+ * reading them from the embeddings would compute these for their shape alone.
  */
 function withTokenShapes(graph: Graph): Graph {
   const view = new GraphView(graph)

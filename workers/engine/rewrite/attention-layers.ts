@@ -185,8 +185,8 @@ function unscaled(view: GraphView, tensor: string): string {
 }
 
 /**
- * The output after tokens that attend to none (padding) were replaced by zeros, also where the
- * output was first turned to [batch, length, heads, size] and `withTurnedGuards` turns it back.
+ * Finds the output after rows of tokens that attend to none (padding) are replaced by zeros, even
+ * if it was first transposed to [batch, length, heads, size] and `withTransposedGuards` reverts it.
  */
 function unguarded(view: GraphView, output: string): string {
   let isTurned = false
@@ -207,11 +207,11 @@ const TURNING = ['Transpose', 'Reshape']
 const TURNED = { attributes: { perm: ints(0, 2, 1, 3) } }
 
 /**
- * The model with outputs of attentions turned to [batch, heads, length, size] and back again after
- * zeros have taken the place of tokens that see none, which changes no number. The same model where
- * nothing does so after the first turn.
+ * Adds a transposition to [batch, heads, length, size] and back where a graph transposes the output
+ * of an attention before it replaces padding by zeros. This changes no number. Returns the same
+ * model if it has no such output.
  */
-export function withTurnedGuards(model: Model): Model {
+export function withTransposedGuards(model: Model): Model {
   const view = new GraphView(model.graph)
   const nodes = model.graph.nodes.flatMap((node) => {
     const [name = ''] = node.outputs

@@ -49,7 +49,7 @@ const CASES: readonly ProbeCase[] = [
 ]
 /** Memory of the keys of the longest case. */
 const PAST_ELEMENTS_MAX = 8 << 20
-/** Memory of the scores of the longest case where all its tokens are computed. */
+/** Maximum elements of the scores of the longest case if all its tokens are computed. */
 const SCORE_ELEMENTS_MAX = 32 << 20
 /** A window that hides fewer of the positions is taken for none. */
 const SEEN_SHARE = 0.99
@@ -97,7 +97,7 @@ export async function fitAttention(
   }
 }
 
-/** A run of `length` tokens after `past` others, which are in the run where nothing caches them. */
+/** A run of `length` tokens after `past` others; without a cache, the run includes the others. */
 function after({ hasPast }: Pick<HeadShape, 'hasPast'>, past: number, length: number): ProbeCase {
   return hasPast ? { past, length } : { past: 0, length: past + length }
 }
@@ -161,8 +161,8 @@ export async function fitRotation(
 }
 
 /**
- * With a key of zeros before a key and a query of equal elements, the weight of the value of the
- * first is 1 ÷ (1 + e^score).
+ * Measures the score of a query and a key whose elements are all `element`. A key of zeros precedes
+ * the key; its value has the weight 1 ÷ (1 + e^score).
  */
 async function measureScore(
   probe: Probe,
@@ -185,7 +185,7 @@ async function measureScore(
   return Math.log(1 / defined(result?.values[(run.length - 1) * headDim]) - 1)
 }
 
-/** Heads with one number in all elements of a position. */
+/** Creates heads in which all elements of a position have the same number. */
 function eachHead(numHeads: number, numbers: readonly number[], headDim: number): Float32Array {
   const row = numbers.flatMap((number) => new Array<number>(headDim).fill(number))
   return Float32Array.from(Array.from({ length: numHeads }, () => row).flat())

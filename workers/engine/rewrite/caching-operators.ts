@@ -10,7 +10,7 @@ import {
 
 import { isCacheInput } from '../past-inputs.ts'
 
-/** Places of the cache among inputs and outputs of an operator: keys, then values. */
+/** Indexes of the cache among the inputs and outputs of an operator: keys, then values. */
 interface CachePlaces {
   readonly pasts: readonly [number, number]
   readonly presents: readonly [number, number]
@@ -22,12 +22,12 @@ const OPERATORS: ReadonlyMap<string, CachePlaces> = new Map([
   ['Attention', { pasts: [4, 5], presents: [1, 2] }],
 ])
 
-/** Where an operator that appends to a cache itself has it; undefined for other operators. */
+/** Returns where an operator has its cache; undefined if it does not append to one itself. */
 export function cachePlacesOf({ operator }: GraphNode): CachePlaces | undefined {
   return OPERATORS.get(operator)
 }
 
-/** The operator that attends over a cache and returns it longer. */
+/** Finds the operator that appends to a cache and attends to it. */
 function findCachingNode(view: GraphView, past: string): GraphNode | undefined {
   const [node, ...others] = view.consumers(past).filter(({ operator }) => operator !== 'Shape')
   const places = node && others.length === 0 ? cachePlacesOf(node) : undefined
@@ -35,9 +35,9 @@ function findCachingNode(view: GraphView, past: string): GraphNode | undefined {
 }
 
 /**
- * The model with tensors of [batch, heads, length, size] before and after the operators with a
- * cache that read and write [batch, length, heads · size]: they are split and joined again, which
- * changes no number. The same model where there is no such operator.
+ * Adds tensors of [batch, heads, length, size] before and after operators with a cache that read
+ * and write [batch, length, heads · size], by splitting and joining the heads. This changes no
+ * number. Returns the same model if it has no such operator.
  */
 export function withSplitHeads(model: Model): Model {
   const view = new GraphView(model.graph)
@@ -67,11 +67,11 @@ function joinedSizes({ graph }: GraphView, node: GraphNode): JoinedSizes | undef
   const cache = graph.inputs.find(({ name }) => name === past && isCacheInput(name))
   const [, numCacheHeads, , headDim] = cache?.dims ?? []
   if (operator === 'GroupQueryAttention' || inputs.slice(0, 3).includes('')) return undefined
-  // Attention states the number where its inputs have three axes.
-  const stated = attributes.q_num_heads ?? attributes.num_heads
-  if (stated?.kind !== 'int' || typeof numCacheHeads !== 'number') return undefined
+  // Attention has this attribute if its inputs have three axes.
+  const headsAttribute = attributes.q_num_heads ?? attributes.num_heads
+  if (headsAttribute?.kind !== 'int' || typeof numCacheHeads !== 'number') return undefined
   if (typeof headDim !== 'number') return undefined
-  return { numHeads: Number(stated.value), numCacheHeads, headDim }
+  return { numHeads: Number(headsAttribute.value), numCacheHeads, headDim }
 }
 
 function splitNode(
@@ -84,8 +84,8 @@ function splitNode(
     constants.set(shape.name, shape)
     return shape.name
   }
-  /** A tensor as heads, and back again under another name. */
-  const detour = (from: string, to: string, heads: number): GraphNode[] => [
+  /** Splits a tensor into heads and joins them under another name. */
+  const splitAndJoin = (from: string, to: string, heads: number): GraphNode[] => [
     makeNode('Reshape', [from, shapeOf(heads)], `${to}/split`),
     makeNode('Transpose', [`${to}/split`], `${to}/heads`, TRANSPOSED),
     makeNode('Transpose', [`${to}/heads`], `${to}/turned`, TRANSPOSED),
@@ -95,17 +95,17 @@ function splitNode(
   const places = [numHeads, numCacheHeads, numCacheHeads]
   const joined = places.map((_, at) => `${output}/input_${at}`)
   return [
-    ...places.flatMap((heads, at) => detour(node.inputs[at] ?? '', joined[at] ?? '', heads)),
+    ...places.flatMap((heads, at) => splitAndJoin(node.inputs[at] ?? '', joined[at] ?? '', heads)),
     {
       ...node,
       inputs: [...joined, ...node.inputs.slice(3)],
       outputs: [`${output}/joined`, ...presents],
     },
-    ...detour(`${output}/joined`, output, numHeads),
+    ...splitAndJoin(`${output}/joined`, output, numHeads),
   ]
 }
 
-/** An attention whose operator has the cache: its tensors of heads. */
+/** The tensors, split into heads, of an attention whose operator has the cache. */
 interface CachingAttention {
   readonly query: string
   readonly key: string
@@ -113,7 +113,7 @@ interface CachingAttention {
   readonly output: string
 }
 
-/** Undefined where the cache is appended to otherwise. */
+/** Finds the operator that appends to a cache; undefined if the graph does so otherwise. */
 export function findCachingAttention(
   view: GraphView,
   past: { readonly key: string; readonly value: string },
@@ -130,14 +130,14 @@ export function findCachingAttention(
   return { query, key, value, output: afterHeads(view, output) }
 }
 
-/** The heads from which `withSplitHeads` joins an input again. */
+/** Finds the heads that `withSplitHeads` joins to an input. */
 function headsOf(view: GraphView, name: string): string {
   const turned = view.producer(name)
   const heads = turned?.operator === 'Reshape' ? view.producer(turned.inputs[0] ?? '') : undefined
   return heads?.outputs[0] === `${name}/turned` ? (heads.inputs[0] ?? name) : name
 }
 
-/** The heads into which it splits an output. */
+/** Finds the heads into which `withSplitHeads` splits an output. */
 function afterHeads(view: GraphView, name: string): string {
   const [split] = view.consumers(name)
   const [heads] = view.consumers(split?.outputs[0] ?? '')

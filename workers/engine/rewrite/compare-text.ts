@@ -6,13 +6,13 @@ import type { ReferenceRun } from './add-caches.ts'
 import { openModel, type ProbeContext, type ProbeTensor } from './graph-probe.ts'
 import type { HeadShape } from './probe-feeds.ts'
 
-/** Tokens of the runs in which a text is computed: a prompt, a chunk and decode steps. */
+/** Token counts of the runs that compute the text: a prompt, a chunk and two decode steps. */
 const LENGTHS = [6, 4, 1, 1]
 
-/** The part of the range of logits by which equal ones may differ: rounding, also of weights. */
+/** Allowed difference, as a share of the range of logits, for rounding of values and weights. */
 const TOLERANCES = { float32: 2e-3, float16: 2e-2 } as const
 
-/** Whether a rewritten graph computes a text in parts as the original does in one run. */
+/** Whether a rewritten graph computes the same logits in parts as the original in one run. */
 export async function computesText(
   context: ProbeContext,
   model: Model,
@@ -37,20 +37,20 @@ export async function computesText(
         attention_mask: feed(new Array<number>(total).fill(1)),
         position_ids: feed(Array.from({ length }, (_, at) => past + at)),
       })
-      const of = (wanted: string): ProbeTensor => {
+      const tensorOf = (wanted: string): ProbeTensor => {
         const at = probe.outputs.findIndex(({ name }) => name === wanted)
         const { dims, values } = defined(results[at])
         return { type, dims, values }
       }
-      const logits = of('logits').values as Float32Array
+      const logits = tensorOf('logits').values as Float32Array
       const width = logits.length / length
-      const isWhole = reference.logits.length === tokenIds.length * width
-      const expected = isWhole
+      const hasAllLogits = reference.logits.length === tokenIds.length * width
+      const expected = hasAllLogits
         ? reference.logits.subarray(past * width, total * width)
         : reference.logits
-      const isCompared = isWhole || total === tokenIds.length
+      const isCompared = hasAllLogits || total === tokenIds.length
       if (isCompared && !areClose(expected, logits, TOLERANCES[type])) return false
-      caches = Object.fromEntries(pasts.map((name) => [name, of(presentOf(name))]))
+      caches = Object.fromEntries(pasts.map((name) => [name, tensorOf(presentOf(name))]))
       past = total
     }
     return true
@@ -59,13 +59,13 @@ export async function computesText(
   }
 }
 
-/** Whether logits differ by no more than this part of their range. */
+/** Whether logits differ by at most this share of their range. */
 export function areClose(a: Float32Array, b: Float32Array, tolerance: number): boolean {
-  let [least, most, apart] = [Infinity, -Infinity, 0]
+  let [lowest, highest, difference] = [Infinity, -Infinity, 0]
   for (const [index, value] of a.entries()) {
-    least = Math.min(least, value)
-    most = Math.max(most, value)
-    apart = Math.max(apart, Math.abs(value - (b[index] ?? Number.NaN)))
+    lowest = Math.min(lowest, value)
+    highest = Math.max(highest, value)
+    difference = Math.max(difference, Math.abs(value - (b[index] ?? Number.NaN)))
   }
-  return apart <= tolerance * (most - least)
+  return difference <= tolerance * (highest - lowest)
 }

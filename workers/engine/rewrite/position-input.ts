@@ -19,14 +19,14 @@ const CASES = [
   { past: 0, length: 4 },
   { past: 6, length: 3 },
 ] as const
-/** The same of graphs that compute whole texts alone. */
+/** The same for graphs that compute only whole texts. */
 const WHOLE_CASES = [
   { past: 0, length: 4 },
   { past: 0, length: 3 },
 ] as const
 
 const CANDIDATES_MAX = 200
-/** Where positions of one row may have a further axis. */
+/** Indexes at which positions of one row may have an added axis. */
 const AXES = [1, 2] as const
 
 /**
@@ -72,7 +72,7 @@ export async function takePositions(
 /** A tensor of positions. */
 interface Positions {
   readonly name: string
-  /** The number that added to a position gives the element. */
+  /** The element minus its position. */
   readonly first: number
   /** The axis of one element in [batch, length, 1] or [batch, 1, length]. */
   readonly addedAxis: 1 | 2 | undefined
@@ -86,15 +86,15 @@ function positionNodes({ name, addedAxis }: Positions): GraphNode[] {
 }
 
 /**
- * Whether positions may be counted by a node: from caches or the mask, or from the number of tokens
- * where a run has all of a text.
+ * Whether a node may count positions: from caches or the mask, or, if each run has a whole text,
+ * from the number of tokens.
  */
 function isCounting({ operator, inputs }: GraphNode, { hasPast }: HeadShape): boolean {
   if (!hasPast && operator === 'Range') return true
   return inputs.some((name) => isCacheInput(name) || name === 'attention_mask')
 }
 
-/** Tensors that follow from such a node without an attention, in topological order. */
+/** Tensors computed from such nodes without an attention, in topological order. */
 function countedTensors({ graph }: GraphView, shape: HeadShape): string[] {
   const counted = new Set<string>()
   for (const node of graph.nodes) {
@@ -106,7 +106,7 @@ function countedTensors({ graph }: GraphView, shape: HeadShape): string[] {
   return [...counted]
 }
 
-/** Undefined for tensors of other content. */
+/** Runs the model to find the positions in a tensor; undefined if it has other content. */
 async function findPositions(
   context: ProbeContext,
   model: Model,

@@ -9,13 +9,13 @@ export interface HeadShape {
   readonly numCacheHeads: number
   readonly headDim: number
   readonly type: 'float32' | 'float16'
-  /** Inputs of the caches of all layers, by whose length some graphs count positions. */
+  /** The cache inputs of all layers; some graphs count positions by their length. */
   readonly pasts: readonly string[]
-  /** Off for graphs that compute whole texts alone, which are run with empty caches. */
+  /** False for graphs that compute only whole texts; they run with empty caches. */
   readonly hasPast: boolean
-  /** Three where each position is a time, a row and a column. */
+  /** 3 if each position is a time, a row and a column. */
   readonly positionAxes: 1 | 3
-  /** The embeddings that enter in place of token ids. */
+  /** The embeddings, if the graph reads them instead of token ids. */
   readonly embedding?: { readonly size: number; readonly type: ElementType }
 }
 
@@ -32,7 +32,7 @@ export interface LayerNames {
   readonly value: string
 }
 
-/** The element types of what an attention is run on. */
+/** The element types of the inputs of an attention. */
 export function boundaryOf(
   { pastKey, pastValue }: AttentionLayer,
   { query, key, value }: LayerNames,
@@ -41,7 +41,7 @@ export function boundaryOf(
   return { [query]: type, [key]: type, [value]: type, [pastKey]: type, [pastValue]: type }
 }
 
-/** Elements of an attention's tensors; one number is that of all. */
+/** Elements of an attention's tensors; a single number fills the tensor. */
 interface Values {
   readonly query: ProbeTensor['values']
   readonly key: ProbeTensor['values']
@@ -50,7 +50,7 @@ interface Values {
   readonly pastValue: ProbeTensor['values']
 }
 
-/** The inputs of a run of an attention alone. */
+/** Creates the inputs for a run of a single attention. */
 export function feedsOf(
   layer: AttentionLayer,
   names: LayerNames,
@@ -69,7 +69,7 @@ export function feedsOf(
   }
 }
 
-/** The inputs of a run of `length` tokens after `past` others, whose caches are zeros. */
+/** Creates the inputs for `length` tokens after `past` others, with caches of zeros. */
 export function emptyFeeds(
   shape: HeadShape,
   past: number,
@@ -93,7 +93,7 @@ export function emptyFeeds(
   }
 }
 
-/** Elements between -1 and 1, always the same. */
+/** Pseudorandom elements between -1 and 1, the same in every call. */
 export function randomValues(shape: HeadShape, past: number, length: number): Values {
   const { numHeads, numCacheHeads, headDim } = shape
   let state = 12_345

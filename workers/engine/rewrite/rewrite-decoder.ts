@@ -13,7 +13,11 @@ import { findElementType } from '#workers/tensor/element-type.ts'
 
 import { isCacheInput } from '../past-inputs.ts'
 import type { ReferenceRun } from './add-caches.ts'
-import { type AttentionLayer, findAttentionLayers, withTurnedGuards } from './attention-layers.ts'
+import {
+  type AttentionLayer,
+  findAttentionLayers,
+  withTransposedGuards,
+} from './attention-layers.ts'
 import {
   fitAttention,
   fitRotation,
@@ -66,7 +70,7 @@ export async function rewriteDecoder(
   original: Model,
   { numHeads, contextLength, reference }: DecoderShape,
 ): Promise<Model | undefined> {
-  const model = withTurnedGuards(withSplitHeads(original))
+  const model = withTransposedGuards(withSplitHeads(original))
   const view = new GraphView(model.graph)
   if (!model.opsets.some(({ domain, version }) => domain === '' && version >= OPSET_MIN)) {
     return undefined
