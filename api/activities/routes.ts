@@ -114,9 +114,9 @@ const TAGS = ['Activities']
 const ACTIVITY = Type.Object({
   id: Type.String(),
   object: Type.Literal('activity'),
-  created_at: Type.Integer({ description: 'Unix seconds of receipt' }),
+  created_at: Type.Integer({ description: 'The time of receipt in Unix seconds.' }),
   activity: Type.Record(Type.String(), Type.Unknown(), {
-    description: 'The activity as it is stored',
+    description: 'The activity as it is stored.',
   }),
 })
 const LIST_OF_ACTIVITIES = Type.Object({ object: Type.Literal('list'), data: Type.Array(ACTIVITY) })
@@ -135,7 +135,7 @@ const ACTIVITY_BODY = {
       type: ['string', 'null'],
       minLength: 1,
       maxLength: 200,
-      description: 'Not one that begins with `act_`, which the server makes.',
+      description: 'An id of your own; ids that begin with `act_` are reserved for the server.',
     },
     type: { type: 'string', minLength: 1, maxLength: 100, examples: ['Create'] },
     summary: { type: ['string', 'null'], maxLength: 2000 },
@@ -157,7 +157,7 @@ const RECORD = {
   tags: TAGS,
   summary: 'Record one activity, or a batch as a whole',
   description:
-    'One activity in the vocabulary of Activity Streams 2.0, `{"activities": […]}` with up to 1,000, or a collection. The same id with the same content again answers 200 with the stored record.',
+    'One activity in the vocabulary of Activity Streams 2.0, `{"activities": […]}` with up to 1,000 activities, or a collection. Sending the same id with the same content again returns 200 with the stored record.',
   body: { anyOf: [ACTIVITY_BODY, BATCH_BODY, ...COLLECTION_BODIES] },
   response: { 200: RECORDED, 201: RECORDED },
 }
@@ -170,10 +170,16 @@ const LIST = {
       type: Type.Optional(NAME),
       object: Type.Optional(NAME),
       since: Type.Optional(
-        Type.String({ format: 'date-time', description: 'RFC 3339; published at or after' }),
+        Type.String({
+          format: 'date-time',
+          description: 'Only activities published at or after this time (RFC 3339).',
+        }),
       ),
       until: Type.Optional(
-        Type.String({ format: 'date-time', description: 'RFC 3339; published before' }),
+        Type.String({
+          format: 'date-time',
+          description: 'Only activities published before this time (RFC 3339).',
+        }),
       ),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
       order: Type.Optional(choice(['asc', 'desc'])),

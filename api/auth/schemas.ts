@@ -14,7 +14,7 @@ const metadata = (description: string) =>
 const email = text('email address', 1024)
 const phone = text('phone number (E.164)', 64)
 const password = text('password', 4096)
-const channel = text('sms or whatsapp')
+const channel = text('the channel: sms or whatsapp')
 const pkce = {
   code_challenge: text('PKCE challenge'),
   code_challenge_method: text('s256 or plain'),
@@ -26,7 +26,7 @@ const captcha = {
       // The Python and Dart clients send null for an absent token.
       captcha_token: Type.Optional(
         Type.Union([Type.String({ maxLength: 16_384 }), Type.Null()], {
-          description: 'answer to the CAPTCHA',
+          description: 'The answer to the CAPTCHA.',
         }),
       ),
     }),
@@ -49,7 +49,7 @@ export const OtpBody = Type.Object({
   email,
   phone,
   channel,
-  create_user: flag('false: only for users that exist already'),
+  create_user: flag('if false, only existing users may sign in'),
   data: metadata('custom user data of a new user'),
   ...pkce,
   ...captcha,
@@ -78,7 +78,7 @@ export const VerifyBody = Type.Object({
   email,
   phone,
   password,
-  redirect_to: text('where the client goes next'),
+  redirect_to: text('the page that the client opens next'),
 })
 
 /** Query of GET /verify. */
@@ -86,7 +86,7 @@ export const VerifyQuery = Type.Object({
   type: text('signup, invite, recovery, magiclink or email_change'),
   token: text('the token of the link'),
   token_hash: text('the token of the link'),
-  redirect_to: text('where the browser goes next'),
+  redirect_to: text('the page that the browser opens next'),
 })
 
 /** Body of POST /token, for every grant. */
@@ -114,9 +114,9 @@ export const UserUpdateBody = Type.Object({
   phone,
   password,
   channel,
-  nonce: text('from GET /reauthenticate'),
+  nonce: text('the nonce that GET /reauthenticate sends'),
   data: metadata('custom user data; null deletes a key'),
-  app_metadata: metadata('administrators only'),
+  app_metadata: metadata('data of the application; may be set by administrators only'),
   ...pkce,
 })
 
@@ -133,7 +133,7 @@ export const AdminUserBody = Type.Object({
   phone_confirm: flag('treat the number as confirmed'),
   user_metadata: metadata('custom user data'),
   app_metadata: metadata('data of the application'),
-  ban_duration: text('such as 24h; none lifts a ban'),
+  ban_duration: text('the duration of the ban, such as 24h; none lifts it'),
   nonce: text('ignored for administrators'),
 })
 
@@ -149,7 +149,7 @@ export const GenerateLinkBody = Type.Object({
   new_email: email,
   password,
   data: metadata('custom user data'),
-  redirect_to: text('where the browser goes after the link'),
+  redirect_to: text('the page that the browser opens after the link'),
 })
 
 /** Body of POST /factors. */
@@ -163,7 +163,7 @@ export const FactorBody = Type.Object({
 /** Body of a challenge. */
 export const ChallengeBody = Type.Object({ channel })
 
-const challengeId = text('from the challenge')
+const challengeId = text('the id that the challenge returned')
 
 /** Body of the answer to a challenge. */
 export const FactorVerifyBody = Type.Object({
@@ -181,7 +181,7 @@ export const FactorVerifyBody = Type.Object({
           credential_response: AssertionResponse,
         }),
       ],
-      { description: 'the response of the WebAuthn authenticator' },
+      { description: 'The response of the WebAuthn authenticator.' },
     ),
   ),
 })
@@ -227,9 +227,9 @@ export const AuthorizeQuery = Type.Object(
   {
     provider: text('one of the provider identifiers'),
     scopes: text('further scopes, separated by commas or spaces'),
-    redirect_to: text('where the browser goes in the end'),
+    redirect_to: text('the page that the browser opens at the end of the sign-in'),
     invite_token: text('token of an invitation'),
-    skip_http_redirect: text('true: answer {url} instead of redirecting'),
+    skip_http_redirect: text('if true, answer {url} instead of redirecting'),
     ...pkce,
   },
   { additionalProperties: true },
@@ -240,7 +240,7 @@ export const LogoutQuery = Type.Object({ scope: text('global, local or others') 
 
 /** Query of lists. */
 export const PageQuery = Type.Object({
-  page: text('page, from 1'),
+  page: text('the number of the page, from 1'),
   per_page: text('entries per page'),
   sort: text('created_at asc or created_at desc'),
   filter: text('part of an address or a name'),
@@ -254,7 +254,7 @@ export const GrantQuery = Type.Object({
 
 /** Query of the routes that send a mail. */
 export const RedirectQuery = Type.Object({
-  redirect_to: text('where links in mails lead in the end'),
+  redirect_to: text('the page that links in mails finally lead to'),
 })
 
 const id = (description: string) => Type.String({ description, maxLength: 128 })

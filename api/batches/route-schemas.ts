@@ -16,16 +16,17 @@ export const CREATE_BODY = Type.Object(
   {
     input_file_id: Type.String({
       minLength: 1,
-      description: 'A file of JSON lines with the purpose batch.',
+      description: 'The id of a JSON-lines file with the purpose batch.',
     }),
     endpoint: choice(Object.keys(BATCH_ENDPOINTS), {
-      description: 'Where every line of the file would have been sent.',
+      description: 'The endpoint that every line of the file is a request for.',
     }),
     completion_window: choice(['24h']),
     metadata: METADATA_FIELD,
     output_expires_after: Type.Optional(
       Type.Union([EXPIRES_AFTER, Type.Null()], {
-        description: 'When the output and error files expire after they are written.',
+        description:
+          'The time after which the output and error files expire, counted from their creation.',
       }),
     ),
   },
@@ -35,7 +36,7 @@ export const CREATE_BODY = Type.Object(
 /** The path parameter. */
 export const BATCH_ID = Type.Object({ batch_id: Type.String({ minLength: 1, maxLength: 200 }) })
 
-const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
+const TIME = { type: ['integer', 'null'], description: 'A time in Unix seconds.' }
 
 const BATCH = {
   type: 'object',
@@ -83,8 +84,8 @@ const BATCH = {
         failed: { type: 'integer' },
       },
     },
-    model: { ...NULLABLE_STRING, description: 'The model that answered first.' },
-    usage: { ...USAGE, description: 'The tokens of the requests that are answered.' },
+    model: { ...NULLABLE_STRING, description: 'The model of the first answer.' },
+    usage: { ...USAGE, description: 'The tokens of all answered requests.' },
     metadata: { type: ['object', 'null'] },
     output_expires_after: {
       type: ['object', 'null'],
@@ -96,7 +97,7 @@ const BATCH = {
 /** `POST /batches`. */
 export const CREATE = {
   operationId: 'createBatch',
-  summary: 'Answer the requests of a file within a day',
+  summary: 'Run the requests of a file within a day',
   tags: TAGS,
   security: SECURITY,
   body: CREATE_BODY,
@@ -134,7 +135,7 @@ export const RETRIEVE = {
 /** `POST /batches/{batch_id}/cancel`. */
 export const CANCEL = {
   operationId: 'cancelBatch',
-  summary: 'Cancel a batch; answers so far are kept',
+  summary: 'Cancel a batch; its answers so far are kept',
   tags: TAGS,
   security: SECURITY,
   params: BATCH_ID,

@@ -185,12 +185,12 @@ export const FILE = Type.Object({
   id: Type.String(),
   object: Type.Literal('file'),
   bytes: Type.Integer(),
-  created_at: Type.Integer({ description: 'Unix seconds' }),
+  created_at: Type.Integer({ description: 'A time in Unix seconds.' }),
   filename: Type.String(),
   purpose: Type.String(),
   status: Type.String(),
   status_details: Type.Null(),
-  expires_at: Type.Optional(Type.Integer({ description: 'Unix seconds' })),
+  expires_at: Type.Optional(Type.Integer({ description: 'A time in Unix seconds.' })),
 })
 const FILE_ID = Type.Object({ file_id: Type.String({ minLength: 1, maxLength: 200 }) })
 const SCOPE = { scope: 'files' } as const
@@ -199,7 +199,7 @@ const UPLOAD = {
   tags: TAGS,
   summary: 'Upload a file',
   description:
-    'A form with `file` and `purpose`. JSON-lines purposes are checked line by line. With `expires_after[anchor]`, which is `created_at`, and `expires_after[seconds]`, from 3600 to 2592000, the file is no longer found once that time has passed.',
+    'Form data with `file` and `purpose`. Files for JSON-lines purposes are checked line by line. `expires_after[anchor]` (always `created_at`) and `expires_after[seconds]` (3600 to 2592000) set a time after which the file is no longer available.',
   consumes: ['multipart/form-data'],
   body: {
     type: 'object',

@@ -12,27 +12,27 @@ const UPLOAD = Type.Object({
   id: Type.String(),
   object: Type.Literal('upload'),
   bytes: Type.Integer(),
-  created_at: Type.Integer({ description: 'Unix seconds' }),
+  created_at: Type.Integer({ description: 'A time in Unix seconds.' }),
   filename: Type.String(),
   purpose: Type.String(),
   status: choice(['pending', 'completed', 'cancelled']),
-  expires_at: Type.Integer({ description: 'Unix seconds' }),
+  expires_at: Type.Integer({ description: 'A time in Unix seconds.' }),
   file: nullable(FILE),
 })
 
 /** `POST /v1/uploads`. */
 export const CREATE_UPLOAD = {
   tags: TAGS,
-  summary: 'Begin a file that is sent in parts',
+  summary: 'Create an upload of a file in parts',
   description:
-    'The bytes of the file are charged to the organization from now on. An upload that is neither completed nor cancelled within an hour is deleted.',
+    'The bytes of the file count against the quota of the organization as soon as the upload is created. An upload that is neither completed nor cancelled within an hour is deleted.',
   body: Type.Object(
     {
       filename: Type.String({ minLength: 1, maxLength: 4096 }),
       purpose: choice([...PURPOSES]),
-      bytes: Type.Integer({ minimum: 1, description: 'The length of the whole file.' }),
+      bytes: Type.Integer({ minimum: 1, description: 'The length of the whole file in bytes.' }),
       mime_type: Type.Optional(
-        Type.String({ maxLength: 255, description: 'Accepted and not kept.' }),
+        Type.String({ maxLength: 255, description: 'Accepted, but not stored.' }),
       ),
       expires_after: Type.Optional(EXPIRES_AFTER),
     },
@@ -44,8 +44,9 @@ export const CREATE_UPLOAD = {
 /** `POST /v1/uploads/{upload_id}/parts`. */
 export const ADD_PART = {
   tags: TAGS,
-  summary: 'Send a part of a file',
-  description: 'A form with `data`, of 64 MiB at most. Parts may be sent at once and in any order.',
+  summary: 'Add a part to an upload',
+  description:
+    'Form data with `data`, at most 64 MiB. Parts may be sent in parallel and in any order.',
   params: UPLOAD_ID,
   consumes: ['multipart/form-data'],
   body: {
@@ -57,7 +58,7 @@ export const ADD_PART = {
     200: Type.Object({
       id: Type.String(),
       object: Type.Literal('upload.part'),
-      created_at: Type.Integer({ description: 'Unix seconds' }),
+      created_at: Type.Integer({ description: 'A time in Unix seconds.' }),
       upload_id: Type.String(),
     }),
   },
@@ -66,9 +67,9 @@ export const ADD_PART = {
 /** `POST /v1/uploads/{upload_id}/complete`. */
 export const COMPLETE_UPLOAD = {
   tags: TAGS,
-  summary: 'Join the parts to a file',
+  summary: 'Join the parts of an upload into a file',
   description:
-    'The parts are joined in the order of `part_ids`; others are dropped. Their bytes are those that the upload was created with. JSON-lines purposes are checked line by line.',
+    'Joins the parts in the order of `part_ids` and drops all others. Their total length must equal the `bytes` of the upload. Files for JSON-lines purposes are checked line by line.',
   params: UPLOAD_ID,
   body: Type.Object(
     {
@@ -77,7 +78,7 @@ export const COMPLETE_UPLOAD = {
         Type.String({
           pattern: '^[0-9a-fA-F]{32}$',
           description:
-            'The digest of the whole file, in hexadecimal digits; a different one is refused.',
+            'The digest of the whole file in hexadecimal digits; the upload is refused if it differs.',
         }),
       ),
     },

@@ -13,7 +13,9 @@ const LIST_LIMIT_MAX = 100
 const SUFFIX = { maxLength: 64, pattern: '^[A-Za-z0-9._-]*$' }
 const FILE_ID = { minLength: 1, maxLength: 200 }
 
-const REFUSED = Type.Optional(Type.Unknown({ description: 'Refused.' }))
+const REFUSED = Type.Optional(
+  Type.Unknown({ description: 'Not supported: a request with this field is refused.' }),
+)
 
 const autoOr = (type: 'integer' | 'number', limits: object, description: string) =>
   Type.Optional(
@@ -36,7 +38,7 @@ const HYPERPARAMETERS_FIELD = Type.Optional(
 const MODEL_FIELD = Type.String({
   minLength: 1,
   maxLength: 200,
-  description: 'The base model: one whose capabilities list `fine-tune`.',
+  description: 'The base model; it must have the capability `fine-tune`.',
 })
 const optional = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]))
 
@@ -46,7 +48,7 @@ export const CREATE_BODY = Type.Object(
     model: MODEL_FIELD,
     training_file: Type.String({
       ...FILE_ID,
-      description: 'A file of JSON lines with the purpose fine-tune.',
+      description: 'The id of a JSON-lines file with the purpose fine-tune.',
     }),
     validation_file: optional(Type.String(FILE_ID)),
     suffix: optional(Type.String(SUFFIX)),
@@ -56,7 +58,7 @@ export const CREATE_BODY = Type.Object(
       Type.Object(
         {
           type: choice(['supervised', 'dpo', 'reinforcement'], {
-            description: 'Only supervised is served.',
+            description: 'The training method; only `supervised` is supported.',
           }),
           supervised: optional(
             Type.Object(
@@ -72,7 +74,7 @@ export const CREATE_BODY = Type.Object(
     ),
     metadata: METADATA_FIELD,
     integrations: Type.Optional(
-      ofType(['array', 'null'], { description: 'Refused unless empty.' }),
+      ofType(['array', 'null'], { description: 'Must be empty; anything else is refused.' }),
     ),
   },
   { additionalProperties: false },
@@ -87,8 +89,10 @@ export const FINE_TUNE_BODY = Type.Object(
     n_epochs: HYPERPARAMETERS.n_epochs,
     batch_size: HYPERPARAMETERS.batch_size,
     learning_rate_multiplier: HYPERPARAMETERS.learning_rate_multiplier,
-    prompt_loss_weight: optional(Type.Number({ description: 'Only 0: prompts are not learned.' })),
-    compute_classification_metrics: optional(Type.Boolean({ description: 'Only false.' })),
+    prompt_loss_weight: optional(
+      Type.Number({ description: 'Must be 0: the loss is never computed over prompts.' }),
+    ),
+    compute_classification_metrics: optional(Type.Boolean({ description: 'Must be false.' })),
     classification_n_classes: REFUSED,
     classification_positive_class: REFUSED,
     classification_betas: REFUSED,
@@ -115,7 +119,7 @@ const STREAM = {
 export const EVENTS_QUERY = Type.Object({ ...PAGE, ...STREAM })
 export const FINE_TUNE_EVENTS_QUERY = Type.Object(STREAM)
 
-const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
+const TIME = { type: ['integer', 'null'], description: 'A time in Unix seconds.' }
 
 const JOB = {
   type: 'object',
@@ -172,7 +176,7 @@ const CHECKPOINT = {
 }
 const FINE_TUNE = {
   type: 'object',
-  description: 'A fine-tuning job in its older form.',
+  description: 'A fine-tuning job in the older format.',
   properties: {
     id: { type: 'string' },
     object: { const: 'fine-tune' },
@@ -202,10 +206,12 @@ const FINE_TUNE_EVENT = {
 /** A list, or a stream with `stream=true`. */
 function listOrStream(items: object): object {
   return {
-    description: 'A list, or events as they happen where `stream` is true.',
+    description: 'A list; if `stream` is true, events as they happen.',
     content: {
       'application/json': { schema: listResponse(items) },
-      'text/event-stream': { schema: { description: 'Lines `data: {…}`, one event each.' } },
+      'text/event-stream': {
+        schema: { description: 'Server-sent events `data: {…}` with one event of the job each.' },
+      },
     },
   }
 }
@@ -284,11 +290,11 @@ export const FINE_TUNE_EVENTS = {
 /** `DELETE /models/{model}`. */
 export const DELETE_MODEL = operation({
   operationId: 'deleteModel',
-  summary: 'Delete a tuned model and its stored objects',
+  summary: 'Delete a fine-tuned model and its stored objects',
   params: {
     type: 'object',
     required: ['model'],
-    properties: { model: { type: 'string', description: 'The name of a tuned model.' } },
+    properties: { model: { type: 'string', description: 'The name of a fine-tuned model.' } },
   },
   answer: deletedResponse('model'),
 })

@@ -43,12 +43,12 @@ const READINESS_BODY = {
 } as const
 const LIVENESS = {
   tags: ['Health'],
-  summary: 'Whether the process lives',
+  summary: 'Report whether the process is alive',
   response: { 200: STATUS },
 }
 const READINESS = {
   tags: ['Health'],
-  summary: 'Whether requests can be served',
-  description: 'Status `degraded` (200) when only a part of the requests can be served.',
+  summary: 'Report whether requests can be served',
+  description: 'The status is `degraded` (with 200) if only some kinds of requests can be served.',
   response: { 200: READINESS_BODY, 503: READINESS_BODY },
 }

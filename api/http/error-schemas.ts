@@ -11,7 +11,7 @@ export const ERROR_BODY = {
       properties: {
         message: { type: 'string' },
         type: { type: 'string' },
-        param: { ...NULLABLE_TEXT, description: 'The field that is at fault.' },
+        param: { ...NULLABLE_TEXT, description: 'The field that caused the error.' },
         code: NULLABLE_TEXT,
       },
     },
@@ -27,7 +27,7 @@ export const USER_SERVER_ERROR = {
   anyOf: [
     {
       type: 'object',
-      description: 'The usual form.',
+      description: 'The usual format.',
       required: ['code', 'error_code', 'msg'],
       properties: {
         code: { type: 'integer' },
@@ -37,7 +37,7 @@ export const USER_SERVER_ERROR = {
     },
     {
       type: 'object',
-      description: 'From `X-Supabase-Api-Version: 2024-01-01` on.',
+      description: 'The format since `X-Supabase-Api-Version: 2024-01-01`.',
       required: ['code', 'message'],
       properties: { code: { type: 'string' }, message: { type: 'string' } },
     },

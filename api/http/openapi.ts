@@ -51,7 +51,7 @@ async function buildDocument(
         title: 'Millrace',
         version: options.version,
         description:
-          'Inference, files and media under /v1; users and sign-in at the root and under /auth/v1. Where a body may have additional properties, they are ignored and listed in the header `x-millrace-ignored-parameters`; a name within two edits of a known one is refused.',
+          'Inference, files and media under /v1; users and sign-in at the root and under /auth/v1. If a body allows additional properties, they are ignored and listed in the header `x-millrace-ignored-parameters`; a name within two edits of a known name is refused.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: options.serverUrl }],
@@ -121,7 +121,7 @@ function withErrors(document: OpenApiDocument): object {
 function withDefault(operations: object, name: string): object {
   const schema = { $ref: `#/components/schemas/${name}` }
   const refused = {
-    description: 'The request was refused, or failed.',
+    description: 'The request was refused or failed.',
     content: { 'application/json': { schema } },
   }
   const made = Object.entries(operations).map(([method, operation]) => [

@@ -91,7 +91,7 @@ export function fixed<const Values extends (string | number | boolean)[]>(
 export function ineffective(schema: object, usual: readonly unknown[] = []): TOptional<TUnknown> {
   return Type.Optional(
     Type.Unknown({
-      description: 'Accepted and ignored, which the answer reports.',
+      description: 'Accepted and ignored; the answer reports this.',
       ...schema,
       [IGNORED_EXCEPT]: usual,
     }),

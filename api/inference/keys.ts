@@ -31,12 +31,16 @@ const LIMITS_BODY = Type.Object(KEY_LIMIT_FIELDS, {
 
 const KEY_BODY = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 200, description: 'What the key is for.' }),
+    name: Type.String({
+      minLength: 1,
+      maxLength: 200,
+      description: 'A name that says what the key is for.',
+    }),
     scopes: Type.Optional(
       nullable(
         Type.Array(choice(SCOPES), {
           maxItems: SCOPES.length,
-          description: "Endpoint families that the key may use; the creator's if absent.",
+          description: 'Endpoint families that the key may use; if absent, those of its creator.',
         }),
       ),
     ),
@@ -44,12 +48,13 @@ const KEY_BODY = Type.Object(
       nullable(
         Type.Array(Type.String(), {
           maxItems: MODELS_MAX,
-          description: "Models that the key may use; the creator's if absent.",
+          description: 'Models that the key may use; if absent, those of its creator.',
         }),
       ),
     ),
     expires_at: optionalInteger({
-      description: 'Unix seconds after which the key is dead; with its creator if absent.',
+      description:
+        'The expiry of the key in Unix seconds; if absent, the key expires with its creator.',
     }),
     ...KEY_LIMIT_FIELDS,
   },
@@ -77,7 +82,7 @@ const KEY_RESPONSE = {
 }
 const NEW_KEY_RESPONSE = {
   type: 'object',
-  description: 'The new key. Its secret is shown this once.',
+  description: 'The new key. Its secret is shown only this once.',
   required: ['id', 'object', 'name', 'prefix', 'created_at', 'secret'],
   properties: { ...KEY_FIELDS, secret: { type: 'string' } },
 }
@@ -167,7 +172,7 @@ function registerRotation(app: FastifyInstance, services: InferenceServices): vo
       tags: ['API keys'],
       security: [{ apiKey: [] }],
       operationId: 'rotateApiKey',
-      summary: 'Give an API key a new secret; the old one is dead within a second',
+      summary: 'Give an API key a new secret; the old one stops working within a second',
       params: KEY_PARAMS,
       response: { 200: NEW_KEY_RESPONSE, ...errorResponses(401, 403, 404) },
     },
@@ -195,7 +200,7 @@ function registerLimits(app: FastifyInstance, services: InferenceServices): void
       tags: ['API keys'],
       security: [{ apiKey: [] }],
       operationId: 'limitApiKey',
-      summary: 'Change the limits of an API key, which hold within a second; null removes one',
+      summary: 'Change the limits of an API key within a second; null removes a limit',
       params: KEY_PARAMS,
       body: LIMITS_BODY,
       response: { 200: KEY_RESPONSE, ...errorResponses(400, 401, 403, 404, 413, 415) },

@@ -24,18 +24,19 @@ const MODEL_RESPONSE = {
     created: { type: 'integer' },
     owned_by: { type: 'string' },
     root: { type: 'string' },
-    parent: { type: ['string', 'null'], description: 'The base of a tuned model.' },
+    parent: { type: ['string', 'null'], description: 'The base model of a fine-tuned model.' },
     permission: { type: 'array' },
     kind: { type: 'string', enum: MODEL_KINDS },
     capabilities: { type: 'array', items: { type: 'string' } },
     aliases: { type: 'array', items: { type: 'string' } },
     max_model_len: {
       type: 'integer',
-      description: 'Context in tokens, where a living worker serves the model and it reads texts.',
+      description:
+        'The context length in tokens; present if the model reads text and a live worker serves it.',
     },
     sampling_defaults: {
       type: 'object',
-      description: 'Parameters that the model sets where a request is silent.',
+      description: 'Sampling parameters that the model uses if a request does not set them.',
       properties: {
         temperature: { type: 'number' },
         top_p: { type: 'number' },
@@ -91,7 +92,7 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
       params: {
         type: 'object',
         required: ['model'],
-        properties: { model: { type: 'string', description: 'An id or alias.' } },
+        properties: { model: { type: 'string', description: 'The id or an alias of the model.' } },
       },
       response: { 200: MODEL_RESPONSE, ...errorResponses(401, 403, 404) },
     },

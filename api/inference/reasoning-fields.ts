@@ -24,18 +24,18 @@ export const EFFORT = optionalEnum(EFFORTS, {
 })
 /** How much a model writes. */
 export const VERBOSITY = optionalEnum(['low', 'medium', 'high'], {
-  description: `How much the model writes, where its chat template reads it. ${REPORTED}`,
+  description: `How much the model writes, if its chat template reads this field. ${REPORTED}`,
 })
 /** The fields of chat completions about reasoning. */
 export const REASONING_FIELDS = {
   reasoning_effort: EFFORT,
   verbosity: VERBOSITY,
   enable_thinking: optionalBoolean({
-    description: `Whether the model reasons, where its chat template reads it. ${REPORTED}`,
+    description: `Whether the model reasons, if its chat template reads this field. ${REPORTED}`,
   }),
   thinking_token_budget: optionalInteger({
     minimum: -1,
-    description: `Tokens of reasoning at most; -1 means no limit. ${REPORTED}`,
+    description: `The maximum number of reasoning tokens; -1 means no limit. ${REPORTED}`,
   }),
 }
 

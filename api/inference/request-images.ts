@@ -50,7 +50,8 @@ const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'gif', 'webp']
 
 /** The schema of the level of detail of an image. */
 export const DETAIL = optionalEnum(['auto', 'low', 'high'], {
-  description: '`low` takes fewer tokens with models that read images in parts.',
+  description:
+    'The level of detail; `low` uses fewer tokens with models that split images into tiles.',
 })
 
 interface PendingImage {

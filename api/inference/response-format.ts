@@ -36,43 +36,46 @@ const RESPONSE_FORMAT = Type.Object(
   {
     type: choice(['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'], {
       description:
-        '`json` and `regex` are those of Text Generation Inference, `structural_tag` is that of vLLM and xgrammar.',
+        'The type of the format. `json` and `regex` are defined as in Text Generation Inference, `structural_tag` as in vLLM and xgrammar.',
     }),
     json_schema: Type.Optional(JSON_SCHEMA),
     schema: optionalObject({
       description:
-        'With `json_object` or `json_schema`: the schema that the answer fits, as llama.cpp and others have it.',
+        'With `json_object` or `json_schema`: the schema that the answer must match, as in llama.cpp and other servers.',
     }),
     value: Type.Optional(
       ofType(['object', 'string', 'null'], {
-        description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
+        description:
+          'With `json`, `json_object` or `json_schema`: the schema; with `regex`: the regular expression.',
       }),
     ),
     structures: Type.Optional(
-      ofType(['array'], { description: 'With `structural_tag`: `begin`, `schema`, `end`.' }),
+      ofType(['array'], {
+        description: 'With `structural_tag`: objects with `begin`, `schema` and `end`.',
+      }),
     ),
     triggers: Type.Optional(Type.Array(Type.String())),
     format: Type.Optional(
-      ofType(['object'], { description: 'With `structural_tag`: its format.' }),
+      ofType(['object'], { description: 'With `structural_tag`: the format of the tag.' }),
     ),
   },
   {
     ...CLOSED,
     description:
-      'The form of the answer: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
+      'The response format: free text, any JSON object, JSON that matches a schema, or text that matches a pattern.',
   },
 )
 type ResponseFormatField = Static<typeof RESPONSE_FORMAT>
 
 const JSON_FORM = Type.Optional(
   ofType(['object', 'string', 'null'], {
-    description: 'The JSON Schema that the answer fits, also as JSON text.',
+    description: 'The JSON Schema that the answer must match, as an object or as JSON text.',
   }),
 )
 const REGEX = optionalString({
   minLength: 1,
   maxLength: SCHEMA_LIMITS.patternCharacters,
-  description: 'The regular expression (ECMAScript) that the whole answer matches.',
+  description: 'The regular expression (ECMAScript) that the whole answer must match.',
 })
 const CHOICE = Type.Optional(
   nullable(
@@ -90,7 +93,7 @@ const GRAMMAR = optionalString({
 })
 const STRUCTURAL_TAG = Type.Optional(
   ofType(['object', 'string', 'null'], {
-    description: 'A structural tag: an object, or its JSON text.',
+    description: 'A structural tag, as an object or as JSON text.',
   }),
 )
 
@@ -103,7 +106,7 @@ const STRUCTURED_OUTPUTS = Type.Object(
     grammar: GRAMMAR,
     structural_tag: STRUCTURAL_TAG,
   },
-  { ...CLOSED, description: 'One of these forms of the answer, as vLLM has them.' },
+  { ...CLOSED, description: 'One of these response formats, as in vLLM.' },
 )
 type StructuredOutputs = Static<typeof STRUCTURED_OUTPUTS>
 

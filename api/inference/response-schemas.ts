@@ -36,7 +36,7 @@ export function answerOrStream(description: string, schema: object): object {
       'application/json': { schema },
       'text/event-stream': {
         schema: {
-          description: 'Lines `data: {…}`, one chunk each, and at last `data: [DONE]`.',
+          description: 'Server-sent events `data: {…}` with one chunk each, then `data: [DONE]`.',
         },
       },
     },
@@ -71,12 +71,12 @@ export const PROMPT_USAGE = {
 const TOKEN_IDS = {
   type: 'array',
   items: { type: 'integer' },
-  description: 'With `return_token_ids`.',
+  description: 'Present with `return_token_ids`.',
 }
 const PROMPT_LOGPROBS = {
   type: 'array',
   description:
-    'With `prompt_logprobs`: for each token of the prompt its log-probability and those of the likeliest tokens, by token id; null for the first.',
+    'Present with `prompt_logprobs`: for each token of the prompt, its log-probability and those of the most likely tokens, by token id; null for the first token.',
   items: {
     type: ['object', 'null'],
     additionalProperties: {
@@ -154,7 +154,10 @@ export const EDIT_RESPONSE = {
 const FUNCTION_CALL = {
   type: 'object',
   required: ['name', 'arguments'],
-  properties: { name: { type: 'string' }, arguments: { type: 'string', description: 'JSON.' } },
+  properties: {
+    name: { type: 'string' },
+    arguments: { type: 'string', description: 'The arguments as JSON text.' },
+  },
 }
 
 const CUSTOM_CALL = {
@@ -196,7 +199,8 @@ export const CHAT_RESPONSE = {
               content: NULLABLE_STRING,
               reasoning_content: {
                 type: 'string',
-                description: 'The reasoning before the answer, for models that mark it.',
+                description:
+                  'The reasoning before the answer, for models that mark their reasoning.',
               },
               refusal: NULLABLE_STRING,
               annotations: { type: 'array' },

@@ -43,7 +43,7 @@ export function rootDialects(services: InferenceServices, version: string): Fast
         response: {
           200: {
             type: 'object',
-            description: 'The version.',
+            description: 'The version of the server.',
             required: ['version'],
             properties: { version: { type: 'string' } },
           },
@@ -62,7 +62,7 @@ export function rootDialects(services: InferenceServices, version: string): Fast
         response: {
           200: {
             type: 'object',
-            description: 'The load.',
+            description: 'The number of jobs in flight.',
             required: ['server_load'],
             properties: { server_load: { type: 'integer', minimum: 0 } },
           },
@@ -75,9 +75,9 @@ export function rootDialects(services: InferenceServices, version: string): Fast
       config: { scope: 'none' },
       schema: {
         operationId: 'ping',
-        summary: 'Say that the process answers',
+        summary: 'Report that the process is alive',
         tags: ['Health'],
-        response: { 200: { type: 'object', description: 'It answers.' } },
+        response: { 200: { type: 'object', description: 'The server is alive.' } },
       },
       handler: async () => ({}),
     })

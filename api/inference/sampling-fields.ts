@@ -39,24 +39,25 @@ const TOKEN_ID = Type.Integer({ minimum: 0 })
 const ENDING_FIELDS = {
   ignore_eos: optionalBoolean({
     default: false,
-    description: "Go on to the longest answer: the model's own end is a token like others.",
+    description: 'Ignore the end token of the model and generate until the maximum length.',
   }),
   min_tokens: optionalInteger({
     minimum: 0,
     default: 0,
-    description: 'Shortest answer in tokens; stop strings before that are not looked for.',
+    description:
+      'The minimum length of the answer in tokens; stop strings have no effect before it.',
   }),
   stop_token_ids: Type.Optional(
     nullable(
       Type.Array(TOKEN_ID, {
         maxItems: STOP_TOKENS_MAX,
-        description: 'Token ids at which generation ends; they are not part of the answer.',
+        description: 'Token ids that end generation; they are not part of the answer.',
       }),
     ),
   ),
   include_stop_str_in_output: optionalBoolean({
     default: false,
-    description: 'Keep the string of `stop` that was met at the end of the answer.',
+    description: 'Keep the matched `stop` string at the end of the answer.',
   }),
   skip_special_tokens: fixed([true]),
   spaces_between_special_tokens: fixed([true]),
@@ -77,7 +78,8 @@ const TOKEN_RULE_FIELDS = {
       Type.Array(TOKEN_ID, {
         minItems: 1,
         maxItems: ALLOWED_MAX,
-        description: 'Token ids of which the answer consists; it may end at any place.',
+        description:
+          'The only token ids that the answer may contain; the answer may end after any of them.',
       }),
     ),
   ),
@@ -85,29 +87,31 @@ const TOKEN_RULE_FIELDS = {
     nullable(
       Type.Array(Type.String({ minLength: 1, maxLength: WORD_LENGTH_MAX }), {
         maxItems: BAD_WORDS_MAX,
-        description: 'Words that the answer does not contain, as their usual tokens.',
+        description:
+          'Words that the answer must not contain; they are matched by their usual tokens.',
       }),
     ),
   ),
   return_token_ids: optionalBoolean({
     default: false,
     description:
-      'Return the token ids of the prompt and of each answer too, with the token that ended it.',
+      'Return the token ids of the prompt and of each answer as well, including the token that ended it.',
   }),
   return_tokens_as_token_ids: optionalBoolean({
     default: false,
-    description: 'Name the tokens of log-probabilities `token_id:` and their id.',
+    description: 'Write the tokens in log-probabilities as `token_id:` followed by the id.',
   }),
   prompt_logprobs: optionalInteger({
     minimum: 0,
     maximum: PROMPT_LOGPROBS_MAX,
     description:
-      'Return the log-probabilities of the tokens of the prompt, with this many alternatives each; not with `stream`.',
+      'Return the log-probabilities of the prompt tokens, with this many alternatives each; not available with `stream`.',
   }),
   cache_salt: optionalString({
     minLength: 1,
     maxLength: SALT_LENGTH_MAX,
-    description: 'Only requests with the same salt share cached beginnings of prompts.',
+    description:
+      'Requests share cached prompt prefixes only with requests that have the same salt.',
   }),
 }
 
@@ -127,31 +131,33 @@ export const SAMPLING_FIELDS = {
     maximum: 2,
     default: 1,
     description:
-      'How freely tokens are chosen; 0 always takes the likeliest. Models may have other defaults, as `GET /v1/models` shows.',
+      'The sampling temperature; 0 always chooses the most likely token. Models may have other defaults, which `GET /v1/models` shows.',
   }),
   top_p: optionalNumber({
     minimum: 0,
     maximum: 1,
     default: 1,
-    description: 'Only the likeliest tokens that together have this probability are considered.',
+    description: 'Consider only the most likely tokens whose probabilities add up to this value.',
   }),
   n: optionalInteger({
     minimum: 1,
     maximum: CANDIDATES_MAX,
     default: 1,
-    description: 'Answers per prompt.',
+    description: 'The number of answers per prompt.',
   }),
   stream: optionalBoolean({ default: false, description: 'Answer with server-sent events.' }),
   stream_options: Type.Optional(
     nullable(
       Type.Object(
         {
-          include_usage: optionalBoolean({ description: 'Send token counts in a last chunk.' }),
+          include_usage: optionalBoolean({
+            description: 'Send the token counts in a final chunk.',
+          }),
           include_obfuscation: optionalBoolean({
             description: 'Pad chunks with random characters, so that their sizes reveal nothing.',
           }),
           continuous_usage_stats: optionalBoolean({
-            description: 'With `include_usage`: every chunk has the token counts so far.',
+            description: 'With `include_usage`: add the token counts so far to every chunk.',
           }),
         },
         { additionalProperties: false, description: 'Only with `stream`.' },
@@ -160,61 +166,64 @@ export const SAMPLING_FIELDS = {
   ),
   stop: Type.Optional(
     Type.Union([nullable(STOP_STRING), Type.Array(STOP_STRING, { maxItems: STOP_STRINGS_MAX })], {
-      description: `Up to ${STOP_STRINGS_MAX} strings at which generation ends; they are not part of the answer.`,
+      description: `Up to ${STOP_STRINGS_MAX} strings that end generation; they are not part of the answer.`,
     }),
   ),
   presence_penalty: optionalNumber({
     minimum: -2,
     maximum: 2,
     default: 0,
-    description: 'Taken from the logits of tokens that occur in the answer so far.',
+    description: 'Subtracted once from the logits of tokens that already occur in the answer.',
   }),
   frequency_penalty: optionalNumber({
     minimum: -2,
     maximum: 2,
     default: 0,
-    description: 'Taken from the logits of tokens as often as they occur in the answer so far.',
+    description:
+      'Subtracted from the logits of tokens once for each time they already occur in the answer.',
   }),
   logit_bias: Type.Optional(
     nullable(
       mapOf(Type.Number({ minimum: -100, maximum: 100 }), {
         maxProperties: LOGIT_BIAS_MAX,
         propertyNames: { pattern: '^[0-9]{1,7}$' },
-        description: 'Token ids and what is added to their logits, from -100 (never) to 100.',
+        description:
+          'A map of token ids to the value that is added to their logits, from -100 (never) to 100.',
       }),
     ),
   ),
   seed: optionalInteger({
     minimum: -INT64_MAX,
     maximum: INT64_MAX,
-    description: 'Makes sampling repeatable; drawn at random when absent.',
+    description: 'The seed of the random numbers, for reproducible sampling; random if absent.',
   }),
   // As long as `metadata.user_id` of messages, which proxies send here.
-  user: optionalString({ maxLength: 512, description: 'Your id of the end user.' }),
+  user: optionalString({ maxLength: 512, description: 'Your identifier of the end user.' }),
   top_k: optionalInteger({
     minimum: -1,
     maximum: 1_000_000,
-    description: 'Only this many of the likeliest tokens are considered; 0 or -1 means all.',
+    description: 'Consider only this many of the most likely tokens; 0 or -1 means all.',
   }),
   min_p: optionalNumber({
     minimum: 0,
     maximum: 1,
-    description: "Tokens less likely than this share of the likeliest one's are not considered.",
+    description:
+      'Consider only tokens with at least this share of the probability of the most likely token.',
   }),
   repetition_penalty: optionalNumber({
     exclusiveMinimum: 0,
     maximum: 10,
-    description: 'Divides the logits of tokens that occurred before; 1 is off.',
+    description: 'Reduces the probability of tokens that occurred before; 1 means no penalty.',
   }),
   repeat_penalty: optionalNumber({
     exclusiveMinimum: 0,
     maximum: 10,
-    description: 'Another name of `repetition_penalty`.',
+    description: 'Alias of `repetition_penalty`.',
   }),
   ...ENDING_FIELDS,
   ...TOKEN_RULE_FIELDS,
   ...FOREIGN_FIELDS,
-  timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
+  timeout: optionalNumber({ description: 'Ignored; old clients send it for their own use.' }),
 }
 
 const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)

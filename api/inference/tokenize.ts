@@ -36,24 +36,25 @@ const MODEL = Type.String({ minLength: 1, description: 'The id of a text model.'
 const TOKENIZE_BODY = Type.Object(
   {
     model: MODEL,
-    prompt: optionalString({ description: 'A text; or else `messages`.' }),
+    prompt: optionalString({ description: 'A text; send either this or `messages`.' }),
     messages: Type.Optional(
       nullable(
         Type.Array(MESSAGE, {
           minItems: 1,
           maxItems: MESSAGES_MAX,
-          description: 'A conversation, written as the model reads it.',
+          description: 'A conversation, which is rendered by the chat template of the model.',
         }),
       ),
     ),
     tools: TOOL_FIELDS.tools,
     ...TEMPLATE_FIELDS,
     add_special_tokens: optionalBoolean({
-      description: "The tokenizer's own markers; if absent, around a `prompt` alone.",
+      description:
+        'Add the special tokens of the tokenizer; if absent, they are added to a `prompt` only.',
     }),
     return_token_strs: optionalBoolean({
       default: false,
-      description: 'Return the text of every token too.',
+      description: 'Return the text of every token as well.',
     }),
   },
   { additionalProperties: false, ...requiredUnless('prompt', 'string', ['messages']) },

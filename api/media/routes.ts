@@ -20,7 +20,7 @@ interface SignedRequest {
   readonly Querystring: { readonly expires?: string; readonly signature?: string }
 }
 
-const ERROR = { description: 'An error in the form of all others.', type: 'object' }
+const ERROR = { description: 'An error in the usual format.', type: 'object' }
 
 /** `GET /media/{folder}/{name}`: images by signed URL; no key is needed. */
 export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPluginAsync {
@@ -30,7 +30,8 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
       schema: {
         operationId: 'retrieveMedia',
         summary: 'Download an image',
-        description: 'Under the address that the answer to a request for images holds.',
+        description:
+          'Serves an image at the signed URL that the answer to an image request contains.',
         tags: ['Media'],
         params: {
           type: 'object',
@@ -40,7 +41,7 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         querystring: {
           type: 'object',
           properties: {
-            expires: { type: 'string', description: 'Unix seconds.' },
+            expires: { type: 'string', description: 'A time in Unix seconds.' },
             signature: { type: 'string' },
           },
         },
@@ -54,7 +55,10 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
               ]),
             ),
           },
-          206: { description: 'The part that a `Range` asks for.', type: 'string' },
+          206: {
+            description: 'The part of the image that the `Range` header asks for.',
+            type: 'string',
+          },
           403: ERROR,
           404: ERROR,
           416: ERROR,

@@ -29,7 +29,7 @@ export const INVITE = {
   operationId: 'createInvitation',
   summary: 'Invite a person by mail, or a user by id; for owners and administrators',
   description:
-    'Takes `email` or `user_id`. A person invited by `email` gets a mail with a link; who has no account yet gets one with it. The link signs them in and adds `organization_invitation` to the site URL. A user invited by `user_id` finds the invitation in `GET /invitations`. Both become members by `POST /invitations/{invitation_id}/accept`. Only owners invite owners. One open invitation per address and per user.',
+    'Takes `email` or `user_id`. A person invited by `email` gets a mail with a link, and an account if they have none. The link signs them in and adds `organization_invitation` to the site URL. A user invited by `user_id` finds the invitation in `GET /invitations`. Both become members by `POST /invitations/{invitation_id}/accept`. Only owners can invite owners. Each email address and each user can have one open invitation.',
   params: OF_ORGANIZATION,
   body: Type.Object(
     {
@@ -37,7 +37,11 @@ export const INVITE = {
       user_id: Type.Optional(Type.String({ format: 'uuid' })),
       role: Type.Optional(ROLE),
       expires_in_days: Type.Optional(
-        Type.Integer({ minimum: 1, maximum: 30, description: '7 if absent.' }),
+        Type.Integer({
+          minimum: 1,
+          maximum: 30,
+          description: 'The validity of the invitation in days; 7 if absent.',
+        }),
       ),
     },
     { additionalProperties: false },
@@ -75,7 +79,7 @@ export const RETRIEVE_SENT = {
 export const REVOKE = {
   ...common,
   operationId: 'revokeInvitation',
-  summary: 'Take an open invitation back; for owners and administrators',
+  summary: 'Revoke an open invitation; for owners and administrators',
   params: OF_SENT,
   response: { 200: deleted('organization.invitation') },
 }

@@ -17,7 +17,7 @@ const CHANGE = Type.Object(
     retention_days: Type.Optional(
       Type.Union([Type.Integer({ minimum: 0, maximum: 3650 }), Type.Null()], {
         description:
-          'Days for which responses, conversations and jobs are stored; 0 stores nothing, null follows the installation.',
+          'Days for which responses, conversations and jobs are stored; 0 stores nothing, null uses the setting of the installation.',
       }),
     ),
   },
@@ -113,7 +113,7 @@ export const LIST_MEMBERS = {
 export const CHANGE_MEMBER = {
   ...common,
   operationId: 'changeMember',
-  summary: 'Change the role of a member; the last owner stays one',
+  summary: 'Change the role of a member; the last owner keeps the role',
   params: OF_MEMBER,
   body: Type.Object({ role: ROLE }, { additionalProperties: false }),
   response: { 200: MEMBER },
@@ -123,7 +123,7 @@ export const CHANGE_MEMBER = {
 export const REMOVE_MEMBER = {
   ...common,
   operationId: 'removeMember',
-  summary: 'Remove a member, or leave; the last owner stays',
+  summary: 'Remove a member, or leave; the last owner cannot leave',
   params: OF_MEMBER,
   response: { 200: deleted('organization.member') },
 }

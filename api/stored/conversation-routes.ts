@@ -45,7 +45,7 @@ const CONVERSATION = {
   properties: {
     id: { type: 'string' },
     object: { const: 'conversation' },
-    created_at: { type: 'integer', description: 'Unix seconds.' },
+    created_at: { type: 'integer', description: 'A time in Unix seconds.' },
     metadata: { type: 'object', additionalProperties: { type: 'string' } },
   },
 }

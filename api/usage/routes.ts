@@ -151,9 +151,9 @@ const LIST = {
   tags: ['Usage'],
   security: [{ apiKey: [] }],
   operationId: 'listUsage',
-  summary: 'Usage of the requests of the organization',
+  summary: 'Show the usage of the organization',
   description:
-    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see their own usage. `quotas` lists the quotas of the key and the organization.',
+    'One row per day, model and key, including batches. Keys, owners and administrators see the whole organization; members see their own usage. `quotas` has the quotas of the key and of the organization.',
   querystring: Type.Object(
     {
       start_time: Type.Optional(SECONDS),
@@ -162,7 +162,8 @@ const LIST = {
         Type.String({
           maxLength: 100,
           pattern: '^(day|model|api_key_id)(,(day|model|api_key_id))*$',
-          description: 'Any of day, model, api_key_id, separated by commas; all if absent.',
+          description:
+            'The grouping: any of day, model, api_key_id, separated by commas; all if absent.',
         }),
       ),
       model: Type.Optional(NAME),

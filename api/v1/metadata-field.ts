@@ -12,7 +12,7 @@ export const METADATA_FIELD = Type.Optional(
     mapOf(Type.String({ maxLength: VALUE_LENGTH_MAX }), {
       maxProperties: PAIRS_MAX,
       propertyNames: { maxLength: NAME_LENGTH_MAX },
-      description: `Your own notes: up to ${PAIRS_MAX} pairs.`,
+      description: `Your own data about the object: up to ${PAIRS_MAX} pairs.`,
     }),
   ),
 )

@@ -14,11 +14,11 @@ export const DELIVERY_ID = Type.Object({ endpoint_id: NAME, delivery_id: NAME })
 const URL_FIELD = Type.String({
   maxLength: 2048,
   pattern: '^https?://[^\\s]+$',
-  description: 'Where events are posted to.',
+  description: 'The URL that events are posted to.',
 })
 const EVENTS_FIELD = Type.Optional(
   Type.Union([Type.Array(Type.Enum(EVENT_TYPES), { minItems: 1, maxItems: 50 }), Type.Null()], {
-    description: 'The types that are delivered; all if absent.',
+    description: 'The event types that are delivered; all if absent.',
   }),
 )
 const DESCRIPTION_FIELD = Type.Optional(
@@ -61,7 +61,11 @@ const ENDPOINT = Type.Object({
   disabled_at: TIME,
   disabled_reason: STRING_OR_NULL,
   failing_since: TIME,
-  secret: Type.Optional(Type.String({ description: 'Shown once, when it is made.' })),
+  secret: Type.Optional(
+    Type.String({
+      description: 'The signing secret; shown only once, when the webhook is created.',
+    }),
+  ),
 })
 const DELIVERY = Type.Object({
   id: Type.String(),

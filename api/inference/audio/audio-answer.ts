@@ -93,8 +93,11 @@ export const AUDIO_RESPONSE = {
         properties: {
           text: { type: 'string' },
           task: { type: 'string' },
-          language: { type: 'string', description: 'Its English name in lower case.' },
-          duration: { type: 'number', description: 'Seconds.' },
+          language: {
+            type: 'string',
+            description: 'The English name of the language in lower case.',
+          },
+          duration: { type: 'number', description: 'The duration in seconds.' },
           segments: {
             type: 'array',
             items: {
@@ -112,7 +115,7 @@ export const AUDIO_RESPONSE = {
           },
           logprobs: {
             type: 'array',
-            description: 'With `include[]=logprobs`.',
+            description: 'Present with `include[]=logprobs`.',
             items: {
               type: 'object',
               properties: {
@@ -130,7 +133,7 @@ export const AUDIO_RESPONSE = {
     'text/event-stream': {
       schema: {
         description:
-          'Lines `data: {…}`: events `transcript.text.delta` and finally `transcript.text.done`, both with `logprobs` on request, the latter with `usage`.',
+          'Server-sent events: `transcript.text.delta`, then one `transcript.text.done` with `usage`. Both carry `logprobs` on request.',
       },
     },
   },

@@ -49,30 +49,31 @@ const COMMON = {
   model: Type.String({ minLength: 1, description: 'The id of a model.' }),
   prompt: optionalString({
     maxLength: PROMPT_LENGTH_MAX,
-    description: 'Text that the recording continues, for style and names.',
+    description: 'Text that precedes the recording; it guides style and the spelling of names.',
   }),
   hotwords: optionalString({
     maxLength: PROMPT_LENGTH_MAX,
-    description: 'Names and words to expect; they are read before the prompt.',
+    description: 'Names and words to expect; they are placed before the prompt.',
   }),
   response_format: optionalEnum(AUDIO_FORMATS, {
     default: 'json',
-    description: 'How the transcript is written.',
+    description: 'The format of the transcript.',
   }),
   temperature: optionalNumber({
     minimum: 0,
     maximum: 1,
     default: 0,
-    description: 'How freely words are chosen; 0 raises itself where the likeliest make no sense.',
+    description:
+      'The sampling temperature. With 0, the server raises it where the most likely words make no sense.',
   }),
   stream: optionalBoolean({
     default: false,
-    description: 'Send the text as it is recognized. Only with `json` and `text`.',
+    description: 'Stream the text as it is recognized. Only with the formats `json` and `text`.',
   }),
   chunking_strategy: Type.Optional(
     Type.Union([nullable(choice(['auto'])), SERVER_VAD], {
       description:
-        'Skips silence: `auto`, or settings as JSON or as fields `chunking_strategy[…]`. Needs a model that finds speech; others ignore it, which the answer reports.',
+        'Skip silence: `auto`, or settings as JSON or as fields `chunking_strategy[…]`. Without a model that detects speech, the field is ignored and reported in the answer.',
     }),
   ),
 }
@@ -83,11 +84,14 @@ const FILE = Type.String({ format: 'binary', description: 'A recording of up to 
 export const TRANSCRIPTION_FIELDS = Type.Object(
   {
     ...COMMON,
-    language: optionalString({ description: 'ISO 639-1 code; detected if absent.' }),
+    language: optionalString({
+      description: 'The ISO 639-1 code of the language; detected if absent.',
+    }),
     include: Type.Optional(
       Type.Array(choice(['logprobs']), {
         maxItems: 8,
-        description: 'Adds the log-probabilities of the tokens to `json`, also as events.',
+        description:
+          'Add the log-probabilities of the tokens to the `json` answer and to its events.',
       }),
     ),
     timestamp_granularities: Type.Optional(
@@ -95,7 +99,7 @@ export const TRANSCRIPTION_FIELDS = Type.Object(
         minItems: 1,
         maxItems: 8,
         description:
-          'What is timed. Only with `verbose_json`. A model that times no words ignores `word`, which the answer reports.',
+          'The parts that get timestamps: segments or words. Only with `verbose_json`. A model without word timestamps ignores `word`, and the answer reports this.',
       }),
     ),
   },

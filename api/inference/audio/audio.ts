@@ -62,7 +62,7 @@ export function registerAudio(app: FastifyInstance, services: InferenceServices)
     config: { scope: 'audio' },
     schema: {
       operationId: 'createTranscription',
-      summary: 'Write down a recording in its language',
+      summary: 'Transcribe a recording in its language',
       ...COMMON,
       body: TRANSCRIPTION_FORM,
     },
@@ -73,7 +73,7 @@ export function registerAudio(app: FastifyInstance, services: InferenceServices)
     config: { scope: 'audio' },
     schema: {
       operationId: 'createTranslation',
-      summary: 'Write down a recording in English',
+      summary: 'Translate a recording into English text',
       ...COMMON,
       body: TRANSLATION_FORM,
     },

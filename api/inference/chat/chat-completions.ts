@@ -35,7 +35,7 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
     path: '/chat/completions',
     scope: 'chat',
     noun: 'ChatCompletion',
-    summary: 'Answer a chat',
+    summary: 'Answer a chat conversation',
     tag: 'Chat',
     body: CHAT_BODY,
     engineBody: ENGINE_CHAT_BODY,

@@ -58,7 +58,9 @@ const CONTENT_PART = Type.Object({
   refusal: Type.Optional(Type.String()),
   image_url: Type.Optional(
     Type.Object({
-      url: Type.String({ description: 'A data URL, or an https URL that is fetched.' }),
+      url: Type.String({
+        description: 'An image as a data URL, or as an https URL that the server fetches.',
+      }),
       detail: DETAIL,
     }),
   ),
@@ -67,7 +69,7 @@ const CONTENT_PART = Type.Object({
 /** The fields of one message. */
 export const MESSAGE_FIELDS = {
   role: choice(['developer', 'system', 'user', 'assistant', 'tool', 'function'], {
-    description: '`developer` is another word for `system`, `function` an older one for `tool`.',
+    description: '`developer` means the same as `system`; `function` is the older name of `tool`.',
   }),
   content: Type.Optional(
     Type.Union([
@@ -81,7 +83,7 @@ export const MESSAGE_FIELDS = {
   tool_calls: Type.Optional(nullable(Type.Array(CALL, { maxItems: CALLS_MAX }))),
   tool_call_id: optionalString(),
   function_call: Type.Optional(nullable(CALLED_FUNCTION)),
-  refusal: optionalString({ description: 'In an assistant message without content: the refusal.' }),
+  refusal: optionalString({ description: 'The refusal, in an assistant message without content.' }),
   // Clients send complete answers back; the model does not read these parts.
   annotations: optionalList(),
   reasoning: optionalString(),
@@ -250,18 +252,18 @@ const VARIABLE_LENGTH_MAX = 1024
 /** Request fields of other servers of this API that control the chat template. */
 export const TEMPLATE_FIELDS = {
   add_generation_prompt: optionalBoolean({
-    description: "Open the assistant's turn after the messages; true if absent.",
+    description: 'Open the turn of the assistant after the messages; true if absent.',
   }),
   continue_final_message: optionalBoolean({
     default: false,
-    description: 'Go on with the last message, which is the beginning of the answer.',
+    description: 'Continue the last message, which is the beginning of the answer.',
   }),
   chat_template_kwargs: Type.Optional(
     nullable(
       mapOf(ofType(['string', 'number', 'boolean'], { maxLength: VARIABLE_LENGTH_MAX }), {
         maxProperties: VARIABLES_MAX,
         propertyNames: { pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' },
-        description: "Switches of the model's own chat template, such as `enable_thinking`.",
+        description: 'Variables of the chat template of the model, such as `enable_thinking`.',
       }),
     ),
   ),

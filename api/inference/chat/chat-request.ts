@@ -53,15 +53,18 @@ export const TOP_LOGPROBS_MAX = 20
 /** The request fields about the urgency of a request and its meaning to the client. */
 export const REQUEST_FIELDS = {
   service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
-    description: 'How urgent the request is among those of its organization.',
+    description: 'The priority of the request among the requests of its organization.',
   }),
   metadata: METADATA_FIELD,
   prompt_cache_key: ineffective({
     type: ['string', 'null'],
     maxLength: 256,
-    description: 'Ignored and reported: shared beginnings are found without it.',
+    description: 'Ignored and reported: the server finds shared beginnings of prompts without it.',
   }),
-  safety_identifier: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  safety_identifier: optionalString({
+    maxLength: 64,
+    description: 'Your identifier of the end user.',
+  }),
 }
 
 const FIELDS = {
@@ -76,7 +79,7 @@ const FIELDS = {
   ),
   echo: optionalBoolean({
     default: false,
-    description: "Begin the answer with the last message where it is the assistant's.",
+    description: 'Begin the answer with the last message if it is a message of the assistant.',
   }),
   logprobs: optionalBoolean({
     default: false,
@@ -85,7 +88,7 @@ const FIELDS = {
   top_logprobs: optionalInteger({
     minimum: 0,
     maximum: TOP_LOGPROBS_MAX,
-    description: 'Alternatives per token; only with `logprobs`.',
+    description: 'The number of alternatives per token; only with `logprobs`.',
   }),
   ...FORMAT_FIELDS,
   ...TOOL_FIELDS,

@@ -32,7 +32,7 @@ const FUNCTION = Type.Object(
     description: optionalString(),
     parameters: optionalObject({ description: 'A JSON Schema.' }),
     strict: optionalBoolean({
-      description: 'Calls follow the schema; one that cannot be enforced is refused.',
+      description: 'Calls must match the schema; a schema that cannot be enforced is refused.',
     }),
   },
   CLOSED,
@@ -88,11 +88,11 @@ export const TOOL_FIELDS = {
   ),
   tool_choice: Type.Optional(
     Type.Union([nullable(choice(['none', 'auto', 'required'])), TOOL_CHOICE], {
-      description: 'Whether and which tool is called: none, auto, required, or a name.',
+      description: 'Controls tool calls: none, auto, required, or the name of one tool.',
     }),
   ),
   parallel_tool_calls: optionalBoolean({
-    description: 'False allows one call at most.',
+    description: 'If false, the model makes one call at most.',
   }),
   functions: Type.Optional(
     nullable(

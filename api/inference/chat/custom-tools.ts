@@ -11,7 +11,7 @@ export const GRAMMAR_FIELDS = {
   syntax: choice(['lark', 'regex']),
   definition: Type.String({
     minLength: 1,
-    description: 'A grammar or a regular expression, which the whole input follows.',
+    description: 'A grammar or a regular expression that the whole input must match.',
   }),
 }
 

@@ -56,16 +56,18 @@ const BODY = Type.Object(
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     texts: Type.Optional(nullable(Type.Array(TEXT, { minItems: 1 }))),
     images: Type.Optional(
-      nullable(Type.Array(TEXT, { minItems: 1, description: 'Data URLs, or https URLs.' })),
+      nullable(
+        Type.Array(TEXT, { minItems: 1, description: 'Images as data URLs or https URLs.' }),
+      ),
     ),
     inputs: Type.Optional(
       nullable(
-        Type.Array(INPUT, { minItems: 1, description: 'Objects with a text or an image each.' }),
+        Type.Array(INPUT, { minItems: 1, description: 'Objects with one text or one image each.' }),
       ),
     ),
     input_type: optionalEnum(Object.keys(ROLES) as [InputType, ...InputType[]], {
       description:
-        'The purpose of the texts, for models that were trained with a prefix for each purpose.',
+        'The purpose of the texts; for models that are trained with a prefix per purpose.',
     }),
     embedding_types: Type.Optional(
       nullable(
@@ -78,7 +80,7 @@ const BODY = Type.Object(
     ),
     output_dimension: optionalInteger({
       minimum: 1,
-      description: 'Keep this many leading dimensions, for models made for it.',
+      description: 'Keep this many leading dimensions; for models that are trained for it.',
     }),
     max_tokens: optionalInteger({
       minimum: 1,
@@ -86,7 +88,8 @@ const BODY = Type.Object(
     }),
     truncate: optionalEnum(['NONE', 'END'], {
       default: 'END',
-      description: 'Refuse inputs that do not fit into the context of the model, or cut them.',
+      description:
+        'The handling of inputs that do not fit into the context of the model: `NONE` refuses them, `END` truncates them at the end.',
     }),
     priority: ineffective({ type: ['integer', 'null'] }, [0]),
   },
@@ -134,7 +137,7 @@ export function registerCohereEmbed(
     },
     schema: {
       operationId: `createEmbedV${version}`,
-      summary: "Turn texts and images into vectors, in Cohere's dialect",
+      summary: "Embed texts and images as vectors, in Cohere's dialect",
       tags: ['Embeddings'],
       security: [{ apiKey: [] }],
       body: BODY,

@@ -15,10 +15,10 @@ const BODY = Type.Object(
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     query: Type.String({
       minLength: 1,
-      description: 'The subject that the documents should be about.',
+      description: 'The query to compare the documents with.',
     }),
     documents: Type.Array(Type.String(), { minItems: 1, maxItems: DOCUMENTS_MAX }),
-    top_n: optionalInteger({ minimum: 1, description: 'How many results to answer.' }),
+    top_n: optionalInteger({ minimum: 1, description: 'The number of results to return.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
     priority: ineffective({ type: ['integer', 'null'] }),
   },
@@ -27,7 +27,7 @@ const BODY = Type.Object(
 
 const RESPONSE = {
   type: 'object',
-  description: 'The documents, the most relevant first.',
+  description: 'The documents in order of relevance, the most relevant first.',
   required: ['id', 'results', 'meta'],
   properties: {
     id: { type: 'string' },
@@ -48,7 +48,7 @@ export function registerCohereRerank(app: FastifyInstance, services: InferenceSe
     config: { scope: 'search', presentError: presentCohereError },
     schema: {
       operationId: 'createRerankV2',
-      summary: "Order documents by their relevance to a query, in Cohere's dialect",
+      summary: "Rank documents by their relevance to a query, in Cohere's dialect",
       tags: ['Rerank'],
       security: [{ apiKey: [] }],
       body: BODY,

@@ -53,27 +53,29 @@ const FIELDS = {
       ],
       {
         description:
-          'A text, several texts, token ids or several lists of token ids; a fresh document if absent.',
+          'A text, several texts, token ids, or several lists of token ids; if absent, the model begins a new document.',
       },
     ),
   ),
   suffix: optionalString({
-    description: 'Text after the inserted one, for models that can fill in.',
+    description: 'Text that follows the generated text; for models with fill-in-the-middle.',
   }),
   max_tokens: optionalInteger({
     minimum: -1,
     default: DEFAULT_MAX_TOKENS,
-    description: 'Longest answer in tokens; -1 means all that fits.',
+    description:
+      'The maximum length of the answer in tokens; -1 means as long as the context allows.',
   }),
   best_of: optionalInteger({
     minimum: 1,
     maximum: BEST_OF_MAX,
-    description: 'Answers made per prompt, of which the `n` likeliest per token are returned.',
+    description:
+      'The number of answers to generate per prompt; the `n` with the highest log-probability per token are returned.',
   }),
   logprobs: optionalInteger({
     minimum: 0,
     maximum: LOGPROBS_MAX,
-    description: 'Log-probabilities of the chosen tokens and of this many alternatives.',
+    description: 'Return the log-probabilities of the chosen tokens and of this many alternatives.',
   }),
   source_language: languageField(
     'The language of the prompt, where the model translates from several; its usual one if absent.',
@@ -81,7 +83,7 @@ const FIELDS = {
   target_language: languageField(
     'The language of the answer, where the model translates to several.',
   ),
-  echo: optionalBoolean({ default: false, description: 'Return the prompt too.' }),
+  echo: optionalBoolean({ default: false, description: 'Return the prompt as well.' }),
   ...FORMAT_FIELDS,
   ...SAMPLING_FIELDS,
 }

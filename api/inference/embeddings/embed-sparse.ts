@@ -35,17 +35,17 @@ export const EMBED_SPARSE_BODY = Type.Object(
       description: 'The id of a model; the first sparse encoder if absent.',
     }),
     inputs: Type.Union([...TEXTS_OR_TOKEN_IDS], {
-      description: 'A text, several texts, the token ids of a text or of several texts.',
+      description: 'A text, several texts, the token ids of one text, or lists of token ids.',
     }),
     truncate: optionalBoolean({
       default: false,
       description:
-        'Cut inputs that do not fit into the context of the model, which are refused otherwise.',
+        'Truncate inputs that do not fit into the context of the model; otherwise they are refused.',
     }),
     truncation_direction: fixed(['Right', 'right']),
     prompt_name: optionalEnum(['query', 'document', 'passage'], {
       description:
-        'The purpose of the texts, for models that were trained with a prefix for each purpose.',
+        'The purpose of the texts; for models that are trained with a prefix per purpose.',
     }),
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
@@ -56,7 +56,7 @@ export type EmbedSparseBody = Static<typeof EMBED_SPARSE_BODY>
 
 const EMBED_SPARSE_RESPONSE = {
   type: 'array',
-  description: 'For each input the tokens of the vocabulary with a weight above zero.',
+  description: 'The tokens of the vocabulary with a weight above zero, for each input.',
   items: {
     type: 'array',
     items: {
@@ -64,7 +64,7 @@ const EMBED_SPARSE_RESPONSE = {
       required: ['index', 'value'],
       properties: {
         index: { type: 'integer', description: 'The id of a token.' },
-        value: { type: 'number', description: 'Its weight.' },
+        value: { type: 'number', description: 'The weight of the token.' },
       },
     },
   },
@@ -81,7 +81,7 @@ export function registerEmbedSparse(
     preValidation: async ({ body }) => checkInputCount(body, 'inputs'),
     schema: {
       operationId,
-      summary: 'Turn texts into sparse vectors',
+      summary: 'Embed texts as sparse vectors',
       tags: ['Embeddings'],
       security: [{ apiKey: [] }],
       body: EMBED_SPARSE_BODY,

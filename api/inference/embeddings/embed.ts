@@ -18,7 +18,7 @@ const BODY = Type.Object(
     normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
     dimensions: optionalInteger({
       minimum: 1,
-      description: 'Keep this many leading dimensions, for models made for it.',
+      description: 'Keep this many leading dimensions; for models that are trained for it.',
     }),
   },
   { additionalProperties: false },
@@ -37,7 +37,7 @@ export function registerEmbed(app: FastifyInstance, services: InferenceServices)
     preValidation: async ({ body }) => checkInputCount(body, 'inputs'),
     schema: {
       operationId: 'createEmbed',
-      summary: 'Turn texts into vectors, as Text Embeddings Inference does',
+      summary: 'Embed texts as vectors, as Text Embeddings Inference does',
       tags: ['Embeddings'],
       security: [{ apiKey: [] }],
       body: BODY,

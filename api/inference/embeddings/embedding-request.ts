@@ -47,7 +47,7 @@ export const TEXT_OR_IMAGE = Type.Object(
       Type.String({
         minLength: 1,
         description:
-          'A data URL, base64 alone, or an https URL that is fetched; for models with the capability `vision`.',
+          'An image as a data URL, as plain base64, or as an https URL that the server fetches; for models with the capability `vision`.',
       }),
     ),
   },
@@ -57,7 +57,7 @@ export const TEXT_OR_IMAGE = Type.Object(
 const FIELDS = {
   input: Type.Union([...TEXTS_OR_TOKEN_IDS, Type.Array(TEXT_OR_IMAGE, { minItems: 1 })], {
     description:
-      'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
+      'A text, several texts, the token ids of one text, lists of token ids, or objects with one text or one image each.',
   }),
   encoding_format: optionalEnum(['float', 'base64'], {
     default: 'float',
@@ -66,12 +66,12 @@ const FIELDS = {
   dimensions: optionalInteger({
     minimum: 1,
     maximum: DIMENSIONS_MAX,
-    description: 'Keep this many leading dimensions, for models made for it.',
+    description: 'Keep this many leading dimensions; for models that are trained for it.',
   }),
   output_dimension: optionalInteger({
     minimum: 1,
     maximum: DIMENSIONS_MAX,
-    description: 'Another name of `dimensions`.',
+    description: 'Alias of `dimensions`.',
   }),
   // Clients decode the answer according to these fields, so another value cannot be ignored.
   output_dtype: fixed(['float']),
@@ -79,20 +79,21 @@ const FIELDS = {
   embed_dtype: fixed(['float32']),
   endianness: fixed(['native', 'little']),
   input_type: optionalEnum(['query', 'passage', 'document'], {
-    description:
-      'The purpose of the texts, for models that were trained with a prefix for each purpose.',
+    description: 'The purpose of the texts; for models that are trained with a prefix per purpose.',
   }),
   truncate_prompt_tokens: optionalInteger({
     minimum: -1,
     description:
-      'Keep this many leading tokens of each input, markers of the model included; -1 keeps as many as fit into its context. If absent, an input that does not fit is refused.',
+      'Keep this many leading tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
   }),
-  truncate: optionalBoolean({ description: 'True is the same as `truncate_prompt_tokens: -1`.' }),
-  truncation: optionalBoolean({ description: 'Another name of `truncate`.' }),
+  truncate: optionalBoolean({
+    description: 'True has the same effect as `truncate_prompt_tokens: -1`.',
+  }),
+  truncation: optionalBoolean({ description: 'Alias of `truncate`.' }),
   task: optionalString({
     maxLength: 64,
     description:
-      'The task of a model with an adapter for each, such as `text-matching`. `retrieval.query` and `retrieval.passage` are `input_type` for models that have one; others are ignored, which the answer reports.',
+      'The task, such as `text-matching`, for models with one adapter per task. For other models `retrieval.query` and `retrieval.passage` set `input_type`; other tasks are ignored and reported in the answer.',
   }),
   normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
   normalized: ineffective({ type: ['boolean', 'null'] }, [true]),

@@ -66,7 +66,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     path: '/embeddings',
     scope: 'embeddings',
     noun: 'Embedding',
-    summary: 'Turn texts and images into vectors',
+    summary: 'Embed texts and images as vectors',
     tag: 'Embeddings',
     body: EMBEDDING_BODY,
     engineBody: ENGINE_EMBEDDING_BODY,

@@ -28,7 +28,7 @@ import { vectorsResponse, writeList } from './embeddings.ts'
 
 const TEXT = Type.String({ minLength: 1 })
 const DOCUMENT = Type.Object(
-  { id: Type.Optional(Type.String({ description: 'Not answered.' })), text: TEXT },
+  { id: Type.Optional(Type.String({ description: 'Accepted, but not returned.' })), text: TEXT },
   { additionalProperties: false },
 )
 const FORMAT = choice(['float', 'base64'])
@@ -39,31 +39,31 @@ export const MULTI_VECTOR_BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
-      description: 'The id of a model; the first one of several vectors if absent.',
+      description: 'The id of a model; if absent, the first model with several vectors per text.',
     }),
     input: Type.Union([TEXT, DOCUMENT, Type.Array(Type.Union([TEXT, DOCUMENT]), { minItems: 1 })], {
-      description: 'A text or several, as strings or as objects with a `text`.',
+      description: 'One or several texts, as strings or as objects with a `text`.',
     }),
     input_type: optionalEnum(['document', 'query', 'passage'], {
       default: 'document',
       description:
-        'The purpose of the texts: models mark and pad queries, and omit the punctuation of documents.',
+        'The purpose of the texts: models mark and pad queries, and drop the vectors of punctuation in documents.',
     }),
     embedding_type: Type.Optional(
       Type.Union([nullable(FORMAT), Type.Array(FORMAT, { minItems: 1, maxItems: FORMATS_MAX })], {
         description:
-          'Numbers, or base64 of little-endian 32-bit floats for each vector. With a list of formats, `embeddings` is an object with each of them.',
+          'Numbers, or base64 of little-endian 32-bit floats for each vector. With a list of formats, `embeddings` is an object with one entry per format.',
       }),
     ),
     dimensions: optionalInteger({
       minimum: 1,
       maximum: 65_536,
-      description: 'Keep this many leading dimensions, for models made for it.',
+      description: 'Keep this many leading dimensions; for models that are trained for it.',
     }),
     truncate: optionalBoolean({
       default: true,
       description:
-        'Truncate texts to the length of queries or documents in the model; if false, longer ones are refused.',
+        'Truncate texts to the maximum length of queries or documents of the model; if false, longer texts are refused.',
     }),
     normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
     user: SAMPLING_FIELDS.user,
@@ -90,7 +90,7 @@ export function registerMultiVector(app: FastifyInstance, services: InferenceSer
     preValidation: async ({ body }) => checkInputCount(body),
     schema: {
       operationId: 'createMultiVectorEmbedding',
-      summary: 'Turn texts into a vector of each token',
+      summary: 'Embed texts as one vector per token',
       tags: ['Embeddings'],
       security: [{ apiKey: [] }],
       body: MULTI_VECTOR_BODY,

@@ -29,7 +29,7 @@ const SEARCH_BODY = Type.Object(
   {
     query: Type.String({
       minLength: 1,
-      description: 'The subject that the documents should be about.',
+      description: 'The query to compare the documents with.',
     }),
     documents: Type.Optional(
       nullable(
@@ -48,11 +48,11 @@ const SEARCH_BODY = Type.Object(
       minimum: 1,
       maximum: RERANK_MAX,
       default: RERANK_DEFAULT,
-      description: 'Documents of the file that are scored. Only with `file`.',
+      description: 'The number of documents of the file to score. Only with `file`.',
     }),
     return_metadata: optionalBoolean({
       default: false,
-      description: "Answer the documents' metadata too. Only with `file`.",
+      description: 'Return the metadata of the documents as well. Only with `file`.',
     }),
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
@@ -67,10 +67,17 @@ const SEARCH_RESULT = {
   required: ['object', 'document', 'score'],
   properties: {
     object: { const: 'search_result' },
-    document: { type: 'integer', description: 'Position among the documents or in the file.' },
-    score: { type: 'number', minimum: 0, description: 'Above 200 usually means similar.' },
-    text: { type: 'string', description: 'With `file` only.' },
-    metadata: { description: 'With `return_metadata` only.' },
+    document: {
+      type: 'integer',
+      description: 'The position of the document in `documents` or in the file.',
+    },
+    score: {
+      type: 'number',
+      minimum: 0,
+      description: 'The similarity score; above 200 usually means similar.',
+    },
+    text: { type: 'string', description: 'Present with `file` only.' },
+    metadata: { description: 'Present with `return_metadata` only.' },
   },
 }
 
@@ -80,7 +87,7 @@ export function registerSearch(app: FastifyInstance, services: InferenceServices
     config: { scope: 'search', readsContents: readsFile },
     schema: {
       operationId: 'createSearch',
-      summary: 'Score documents by how well they suit a query',
+      summary: 'Score documents by their similarity to a query',
       tags: ['Search'],
       deprecated: true,
       security: [{ apiKey: [] }],

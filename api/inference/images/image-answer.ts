@@ -36,13 +36,17 @@ export const IMAGES_RESPONSE = {
       items: {
         type: 'object',
         properties: {
-          url: { type: 'string', format: 'uri', description: 'Valid for an hour.' },
+          url: {
+            type: 'string',
+            format: 'uri',
+            description: 'The URL of the image, valid for an hour.',
+          },
           b64_json: { type: 'string', description: 'The bytes in base64.' },
         },
       },
     },
     output_format: { type: 'string', enum: ['png', 'jpeg', 'webp'] },
-    usage: { type: 'object', description: 'Images are not counted in tokens.' },
+    usage: { type: 'object', description: 'Token counts; images are not counted in tokens.' },
   },
 }
 

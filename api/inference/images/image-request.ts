@@ -39,30 +39,34 @@ const COMMON = {
     minimum: 1,
     maximum: IMAGES_MAX,
     default: 1,
-    description: 'How many images to make.',
+    description: 'The number of images to generate.',
   }),
-  size: optionalEnum(SIZES, { default: '1024x1024', description: 'Width and height.' }),
+  size: optionalEnum(SIZES, {
+    default: '1024x1024',
+    description: 'The width and height in pixels.',
+  }),
   response_format: optionalEnum(['url', 'b64_json'], {
     default: 'url',
     description:
-      'An address that is valid for an hour, or the bytes in base64, the default for models asked for by a name that begins with `gpt-image` or `chatgpt-image`.',
+      'A URL that is valid for an hour, or the bytes in base64. The latter is the default if the name of the model begins with `gpt-image` or `chatgpt-image`.',
   }),
-  user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
-  safety_identifier: optionalString({ maxLength: 64, description: 'The same, by its newer name.' }),
+  user: optionalString({ maxLength: 64, description: 'Your identifier of the end user.' }),
+  safety_identifier: optionalString({ maxLength: 64, description: 'Newer name of `user`.' }),
   seed: optionalInteger({
     minimum: 0,
     maximum: SEED_MAX,
-    description: 'Makes the images repeatable; drawn at random when absent.',
+    description: 'The seed of the random numbers, for reproducible images; random if absent.',
   }),
   steps: optionalInteger({
     minimum: 1,
     maximum: STEPS_MAX,
-    description: 'Steps of denoising; the default of the model if absent.',
+    description: 'The number of denoising steps; the default of the model if absent.',
   }),
   guidance_scale: optionalNumber({
     minimum: 0,
     maximum: GUIDANCE_MAX,
-    description: 'How closely to follow the prompt; the default of the model if absent.',
+    description:
+      'The guidance scale: how closely the image follows the prompt; the default of the model if absent.',
   }),
   negative_prompt: optionalString({
     maxLength: PROMPT_LENGTH_MAX,
@@ -92,31 +96,31 @@ const COMMON = {
   output_compression: optionalInteger({
     minimum: 0,
     maximum: 100,
-    description: 'The quality of JPEG and WebP files in percent; PNG files ignore it.',
+    description: 'The quality of JPEG and WebP files in percent; ignored for PNG files.',
   }),
   stream: optionalBoolean({
     default: false,
     description:
-      'Answer with server-sent events: `image_generation.completed` (of edits and variations `image_edit.completed`) for each image, with its bytes in base64.',
+      'Answer with server-sent events: one `image_generation.completed` event per image (`image_edit.completed` for edits and variations), with the bytes in base64.',
   }),
   partial_images: optionalInteger({
     minimum: 0,
     maximum: PARTIAL_IMAGES_MAX,
     default: 0,
     description:
-      'How many events `image_generation.partial_image` (or `image_edit.partial_image`) a stream has for each image while it is drawn; fewer where it has fewer steps. With `n` above 1 each has an `image_index`.',
+      'The number of `image_generation.partial_image` (or `image_edit.partial_image`) events that a stream has for each image; fewer if the image has fewer steps. With `n` above 1, each event has an `image_index`.',
   }),
 }
 
 const PROMPT = Type.String({
   minLength: 1,
   maxLength: PROMPT_LENGTH_MAX,
-  description: 'The content of the image.',
+  description: 'A description of the image.',
 })
 const STRENGTH = optionalNumber({
   exclusiveMinimum: 0,
   maximum: 1,
-  description: 'How much to change the original; 1 keeps nothing of it.',
+  description: 'How much to change the original image; 1 keeps nothing of it.',
 })
 const STRICT = { additionalProperties: false }
 

@@ -42,7 +42,7 @@ export function registerImageGenerations(app: FastifyInstance, services: Inferen
     config: { scope: 'images' },
     schema: {
       operationId: 'createImage',
-      summary: 'Make images from a description',
+      summary: 'Generate images from a description',
       ...COMMON,
       body: GENERATION_BODY,
     },
@@ -56,7 +56,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
     config: { scope: 'images' },
     schema: {
       operationId: 'createImageEdit',
-      summary: 'Redraw the transparent areas of an image',
+      summary: 'Edit the transparent areas of an image',
       ...COMMON,
       consumes: ['multipart/form-data'],
       body: EDIT_FORM,
@@ -68,7 +68,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
     config: { scope: 'images' },
     schema: {
       operationId: 'createImageVariation',
-      summary: 'Make images that resemble one',
+      summary: 'Generate variations of an image',
       ...COMMON,
       consumes: ['multipart/form-data'],
       body: VARIATION_FORM,

@@ -15,14 +15,15 @@ const FILE_FIELDS = {
     type: 'array',
     items: { type: 'integer' },
     description:
-      'For view: the first and the last line, counted from 1; -1 is the end of the file.',
+      'For `view`: the first and the last line, counted from 1; -1 means the end of the file.',
   },
   file_text: text('For create: the text of the file.'),
   old_str: text('For str_replace: the text to replace, which occurs once in the file.'),
   new_str: text('For str_replace: the new text.'),
   insert_line: {
     type: 'integer',
-    description: 'For insert: the line after which to insert the text; 0 is the beginning.',
+    description:
+      'For `insert`: the line after which to insert the text; 0 means the beginning of the file.',
   },
   insert_text: text('For insert: the text to insert.'),
 }
@@ -38,7 +39,10 @@ const CLIENT_TOOLS: Readonly<Record<string, ClientTool>> = {
       type: 'object',
       properties: {
         command: text('The command to run.'),
-        restart: { type: 'boolean', description: 'True starts a new session instead.' },
+        restart: {
+          type: 'boolean',
+          description: 'If true, start a new session instead of running a command.',
+        },
       },
     },
   },

@@ -49,7 +49,7 @@ const TOOL_CHOICE = variantSchema(
     tool: { name: Type.String(), ...PARALLEL },
     none: {},
   },
-  { description: 'Whether and which tool is called.' },
+  { description: 'Controls tool calls: none, any, or one named tool.' },
 )
 /** Whether and which tool is called. */
 export type ToolChoiceField = Static<typeof TOOL_CHOICE>
@@ -57,13 +57,16 @@ export type ToolChoiceField = Static<typeof TOOL_CHOICE>
 const THINKING = Type.Object(
   {
     type: choice(['enabled', 'disabled', 'adaptive']),
-    budget_tokens: optionalInteger({ minimum: 0, description: 'Tokens of reasoning at most.' }),
+    budget_tokens: optionalInteger({
+      minimum: 0,
+      description: 'The maximum number of reasoning tokens.',
+    }),
     display: optionalString(),
   },
   {
     additionalProperties: false,
     description:
-      'When enabled, what the model writes between `<think>` and `</think>` becomes a thinking block.',
+      'If enabled, the text that the model writes between `<think>` and `</think>` becomes a thinking block.',
   },
 )
 
@@ -93,7 +96,8 @@ const PROMPT_FIELDS = {
         { effort: EFFORT, format: Type.Optional(nullable(OUTPUT_FORMAT)) },
         {
           additionalProperties: false,
-          description: 'With `format`: the JSON Schema that the answer fits.',
+          description:
+            'Options of the output; `format` has the JSON Schema that the answer must match.',
         },
       ),
     ),
@@ -106,7 +110,8 @@ export const MESSAGES_BODY = Type.Object(
     ...PROMPT_FIELDS,
     max_tokens: Type.Integer({
       minimum: 1,
-      description: 'Longest answer in tokens; cut to what fits into the context window.',
+      description:
+        'The maximum length of the answer in tokens; reduced to fit into the context window.',
     }),
     temperature: SAMPLING_FIELDS.temperature,
     top_p: SAMPLING_FIELDS.top_p,
@@ -115,7 +120,7 @@ export const MESSAGES_BODY = Type.Object(
       nullable(
         Type.Array(Type.String({ minLength: 1, maxLength: 1024 }), {
           maxItems: STOP_STRINGS_MAX,
-          description: 'Strings at which generation ends; they are not part of the answer.',
+          description: 'Strings that end generation; they are not part of the answer.',
         }),
       ),
     ),
@@ -136,8 +141,8 @@ export const MESSAGES_BODY = Type.Object(
     speed: ineffective({ type: ['string', 'null'] }, ['standard']),
     container: ineffective({ type: ['string', 'object', 'null'] }),
     context_management: ineffective({ type: ['object', 'null'] }),
-    mcp_servers: optionalList({ description: 'Refused unless it is empty.' }),
-    thread: optionalObject({ description: 'Refused: send the whole conversation.' }),
+    mcp_servers: optionalList({ description: 'Must be empty; anything else is refused.' }),
+    thread: optionalObject({ description: 'Not supported: send the whole conversation instead.' }),
   },
   { additionalProperties: false },
 )

@@ -102,7 +102,8 @@ type MessageField = Static<typeof MESSAGE>
 export const MESSAGES = Type.Array(MESSAGE, {
   minItems: 1,
   maxItems: MESSAGES_MAX,
-  description: 'The conversation so far; an answer continues a last message of the assistant.',
+  description:
+    'The conversation so far. If the last message is from the assistant, the answer continues it.',
 })
 
 /**

@@ -12,7 +12,10 @@ const ERROR = {
       properties: {
         type: { type: 'string' },
         message: { type: 'string' },
-        details: { type: 'object', description: 'With an `error_code` that clients know.' },
+        details: {
+          type: 'object',
+          description: 'Details of the error, with an `error_code` that clients know.',
+        },
       },
     },
     request_id: NULLABLE_STRING,
@@ -75,7 +78,7 @@ export const MESSAGE_RESPONSE = {
     'text/event-stream': {
       schema: {
         description:
-          'Named events: `message_start`, `content_block_start`, `content_block_delta`, `content_block_stop`, `message_delta`, `message_stop`, or `error`.',
+          'Server-sent events named `message_start`, `content_block_start`, `content_block_delta`, `content_block_stop`, `message_delta`, `message_stop` or `error`.',
       },
     },
   },

@@ -46,25 +46,25 @@ export const CLASSIFY_BODY = Type.Object(
       ],
       {
         description:
-          'A text, several texts, the token ids of a text or of several texts, or objects with a text or an image each.',
+          'A text, several texts, the token ids of one text, lists of token ids, or objects with one text or one image each.',
       },
     ),
     truncate_prompt_tokens: optionalInteger({
       minimum: -1,
       description:
-        'Keep this many leading tokens of each input, markers of the model included; -1 keeps as many as fit into its context. If absent, an input that does not fit is refused.',
+        'Keep this many leading tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
     }),
     truncation_side: fixed(['right']),
     add_special_tokens: optionalBoolean({
       default: true,
-      description: 'Put the markers of the model around texts; token ids are read as they are.',
+      description: 'Add the special tokens of the model to texts; token ids are used unchanged.',
     }),
     use_activation: optionalBoolean({
       default: true,
-      description: 'Answer probabilities; false answers the logits of the model.',
+      description: 'Return probabilities; if false, return the logits of the model.',
     }),
-    activation: optionalBoolean({ description: 'Another name of `use_activation`.' }),
-    softmax: optionalBoolean({ description: 'Another name of `use_activation`.' }),
+    activation: optionalBoolean({ description: 'Alias of `use_activation`.' }),
+    softmax: optionalBoolean({ description: 'Alias of `use_activation`.' }),
     ...CANDIDATE_FIELDS,
     padding: fixed(['do_not_pad']),
     priority: ineffective({ type: ['integer', 'null'] }, [0]),
@@ -84,7 +84,7 @@ const CLASSIFY_RESPONSE = rowsAnswer('The label of each text or image, in their 
     probs: {
       type: 'array',
       description:
-        'The probability of each label, in the order of the model or of the labels of the request; logits without activation.',
+        'The probability of each label, in the order of the model or of the labels in the request; logits if the activation is off.',
       items: { type: 'number' },
     },
     num_classes: { type: 'integer' },
@@ -102,7 +102,7 @@ export function registerClassify(
     preValidation: async ({ body }) => checkClassifyBody(body),
     schema: {
       operationId,
-      summary: 'Label texts and images',
+      summary: 'Classify texts and images by the labels of a model',
       tags: ['Moderations'],
       security: [{ apiKey: [] }],
       body: CLASSIFY_BODY,

@@ -31,7 +31,8 @@ const PART = Type.Union([
     { type: Type.Literal('image_url'), image_url: Type.Object({ url: Type.String() }) },
     {
       additionalProperties: false,
-      description: 'A data URL, or an https URL that is fetched; for models that classify images.',
+      description:
+        'An image as a data URL, or as an https URL that the server fetches; for models that classify images.',
     },
   ),
 ])
@@ -50,7 +51,7 @@ export const MODERATION_BODY = Type.Object(
     model: optionalString({
       minLength: 1,
       description:
-        'The id of a model. If absent, or if it is a name of OpenAI that no model has, the first model that classifies texts judges the texts, and the first that classifies images the images.',
+        'The id of a model. If absent, or an OpenAI model name that is not in the catalogue, the first text classifier classifies the texts and the first image classifier the images.',
     }),
   },
   { additionalProperties: false },
@@ -65,11 +66,11 @@ const byCategory = (schema: object): object => ({
 })
 const MODERATION_RESPONSE = {
   type: 'object',
-  description: 'The judgement of each text; one for all parts of a message.',
+  description: 'One result per text, or one for all parts of a message.',
   required: ['id', 'model', 'results'],
   properties: {
     id: { type: 'string' },
-    model: { type: 'string', description: 'The ids of the models, with commas.' },
+    model: { type: 'string', description: 'The ids of the models, separated by commas.' },
     results: {
       type: 'array',
       items: {
@@ -81,7 +82,8 @@ const MODERATION_RESPONSE = {
           category_scores: byCategory({ type: 'number', minimum: 0, maximum: 1 }),
           category_applied_input_types: byCategory({
             type: 'array',
-            description: 'Empty for categories that the model does not judge.',
+            description:
+              'The types of input that each category applies to; empty for categories that the model does not classify.',
             items: { enum: ['text', 'image'] },
           }),
         },
@@ -97,7 +99,7 @@ export function registerModerations(app: FastifyInstance, services: InferenceSer
     preValidation: async ({ body }) => checkTextCount(body),
     schema: {
       operationId: 'createModeration',
-      summary: 'Judge texts and images by categories of harm',
+      summary: 'Classify texts and images by categories of harm',
       tags: ['Moderations'],
       security: [{ apiKey: [] }],
       body: MODERATION_BODY,

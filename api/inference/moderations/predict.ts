@@ -20,20 +20,20 @@ const BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
-      description: 'The id of a model; the first that classifies texts if absent.',
+      description: 'The id of a model; the first text classifier if absent.',
     }),
     inputs: Type.Union(
       [TEXT, Type.Array(TEXT, { minItems: 1 }), Type.Array(Type.Array(TEXT, { minItems: 1 }))],
-      { description: 'A text, or several texts in a list each.' },
+      { description: 'A text, or a list of lists with one text each.' },
     ),
     raw_scores: optionalBoolean({
       default: false,
-      description: 'Answer the logits of the model instead of probabilities.',
+      description: 'Return the logits of the model instead of probabilities.',
     }),
     truncate: optionalBoolean({
       default: false,
       description:
-        'Cut inputs that do not fit into the context of the model, which are refused otherwise.',
+        'Truncate inputs that do not fit into the context of the model; otherwise they are refused.',
     }),
     truncation_direction: fixed(['Right', 'right']),
   },
@@ -49,7 +49,8 @@ const LABELS = {
   },
 }
 const RESPONSE = {
-  description: 'The labels of the text, the most probable first; a list of such lists for several.',
+  description:
+    'The labels of the text, the most probable first; for several texts, a list of such lists.',
   anyOf: [LABELS, { type: 'array', items: LABELS }],
 }
 
@@ -60,7 +61,7 @@ export function registerPredict(app: FastifyInstance, services: InferenceService
     preValidation: async ({ body }) => checkTextCount(body, 'inputs'),
     schema: {
       operationId: 'createPrediction',
-      summary: 'Label texts, as Text Embeddings Inference does',
+      summary: 'Classify texts, as Text Embeddings Inference does',
       tags: ['Moderations'],
       security: [{ apiKey: [] }],
       body: BODY,

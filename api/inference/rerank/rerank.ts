@@ -30,11 +30,11 @@ export const RERANK_BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
-      description: 'The id of a model; with `texts`, the first that ranks if absent.',
+      description: 'The id of a model; with `texts`, the first reranker if absent.',
     }),
     query: Type.String({
       minLength: 1,
-      description: 'The subject that the documents should be about.',
+      description: 'The query to compare the documents with.',
     }),
     documents: Type.Optional(
       nullable(
@@ -51,21 +51,27 @@ export const RERANK_BODY = Type.Object(
           minItems: 1,
           maxItems: DOCUMENTS_MAX,
           description:
-            'Instead of `documents`, as Text Embeddings Inference has it: the answer is a list.',
+            'The documents in the format of Text Embeddings Inference, instead of `documents`; the answer is then a list.',
         }),
       ),
     ),
-    return_text: optionalBoolean({ default: false, description: 'With `texts`: repeat them.' }),
+    return_text: optionalBoolean({
+      default: false,
+      description: 'With `texts`: return the texts as well.',
+    }),
     raw_scores: ineffective({ type: ['boolean', 'null'] }, [false]),
     truncate: fixed([true]),
     truncation_direction: ineffective({ type: ['string', 'null'] }, ['Right', 'right']),
     top_n: optionalInteger({
       minimum: 1,
-      description: 'How many results to answer; all if absent.',
+      description: 'The number of results to return; all if absent.',
     }),
-    top_k: optionalInteger({ minimum: 1, description: 'Another name of `top_n`.' }),
+    top_k: optionalInteger({ minimum: 1, description: 'Alias of `top_n`.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
-    return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
+    return_documents: optionalBoolean({
+      default: false,
+      description: 'Return the texts of the documents as well.',
+    }),
     // Documents that are too long are always cut, as these fields request.
     truncate_prompt_tokens: fixed([-1]),
     truncation: fixed([true]),
@@ -85,7 +91,7 @@ export type RerankBody = Static<typeof RERANK_BODY>
 const RELEVANCE = {
   type: 'number',
   description:
-    'From 0 to 1 by a cross-encoder; by a model of several vectors the sum of the largest similarities of the tokens of the query.',
+    'The score: from 0 to 1 for a cross-encoder; for a model with several vectors per text, the sum of the largest similarity of each token of the query.',
 }
 const RESULTS = {
   type: 'array',
@@ -93,7 +99,7 @@ const RESULTS = {
     type: 'object',
     required: ['index', 'relevance_score'],
     properties: {
-      index: { type: 'integer', description: 'Position among the documents sent.' },
+      index: { type: 'integer', description: 'The position of the document in the request.' },
       relevance_score: RELEVANCE,
       document: { type: 'object', properties: { text: { type: 'string' } } },
     },
@@ -101,7 +107,7 @@ const RESULTS = {
 }
 const RANKED_RESPONSE = {
   type: 'object',
-  description: 'The documents, the most relevant first.',
+  description: 'The documents in order of relevance, the most relevant first.',
   required: ['id', 'object', 'model', 'results', 'usage'],
   properties: {
     id: { type: 'string' },
@@ -110,14 +116,16 @@ const RANKED_RESPONSE = {
     results: RESULTS,
     data: {
       ...RESULTS,
-      description: 'The results under the name that Voyage uses, sent with `truncation`.',
+      description:
+        'The same results under the name that Voyage uses; present if the request has `truncation`.',
     },
     usage: PROMPT_USAGE,
   },
 }
 
 const RERANK_RESPONSE = {
-  description: 'The documents, the most relevant first; a list where they are `texts`.',
+  description:
+    'The documents in order of relevance, the most relevant first; a plain list if the request has `texts`.',
   anyOf: [
     RANKED_RESPONSE,
     {
@@ -145,7 +153,7 @@ export function registerRerank(
     config: { scope: 'search', presentError: presentDetailedError },
     schema: {
       operationId,
-      summary: 'Order documents by their relevance to a query',
+      summary: 'Rank documents by their relevance to a query',
       tags: ['Rerank'],
       security: [{ apiKey: [] }],
       body: RERANK_BODY,

@@ -22,12 +22,16 @@ import { sealSummary, summaryOpener } from './summaries.ts'
 
 const COMPACT_BODY = Type.Object(
   {
-    model: Type.String({ minLength: 1, description: 'The id of the model that summarizes.' }),
+    model: Type.String({
+      minLength: 1,
+      description: 'The id of the model that writes the summary.',
+    }),
     input: Type.Optional(INPUT),
     instructions: optionalString({ description: 'The system message of the conversation.' }),
     previous_response_id: optionalString({
       maxLength: 200,
-      description: 'The stored response whose conversation is compacted, followed by `input`.',
+      description:
+        'The id of the stored response whose conversation is compacted; `input` is appended to it.',
     }),
     service_tier: REQUEST_FIELDS.service_tier,
     prompt_cache_key: REQUEST_FIELDS.prompt_cache_key,
@@ -45,7 +49,7 @@ const COMPACTION = {
   properties: {
     id: { type: 'string' },
     object: { const: 'response.compaction' },
-    created_at: { type: 'integer', description: 'Unix seconds.' },
+    created_at: { type: 'integer', description: 'A time in Unix seconds.' },
     output: { type: 'array', items: { type: 'object', required: ['id', 'type'] } },
     usage: USAGE,
   },
@@ -60,7 +64,7 @@ export function registerCompaction(app: FastifyInstance, services: InferenceServ
     config: { scope: 'responses', readsContents: readsThread },
     schema: {
       operationId: 'compactResponse',
-      summary: 'Replace a conversation by a summary',
+      summary: 'Replace a conversation with a summary',
       tags: ['Responses'],
       security: [{ apiKey: [] }],
       body: COMPACT_BODY,

@@ -36,7 +36,7 @@ const COUNT_BODY = Type.Object(
 
 const COUNT = {
   type: 'object',
-  description: 'The number of tokens that a response to this request would read.',
+  description: 'The number of input tokens of this request.',
   required: ['object', 'input_tokens'],
   properties: { object: { const: 'response.input_tokens' }, input_tokens: { type: 'integer' } },
 }

@@ -45,7 +45,10 @@ const SUMMARY = ineffective({
 })
 const REASONING_OPTIONS = Type.Object(
   { effort: EFFORT, summary: SUMMARY, generate_summary: SUMMARY },
-  { ...CLOSED, description: 'How much the model reasons; a summary is never written.' },
+  {
+    ...CLOSED,
+    description: 'How much the model reasons; no summary of the reasoning is returned.',
+  },
 )
 
 const NAME = { name: Type.String() }
@@ -101,7 +104,7 @@ const TOOL_CHOICE = Type.Union(
       },
     }),
   ],
-  { description: 'Whether and which tool is called: none, auto, required, or a name.' },
+  { description: 'Controls tool calls: none, auto, required, or the name of one tool.' },
 )
 /** Whether and which tool is to be called. */
 export type ToolChoiceField = NonNullable<Static<typeof TOOL_CHOICE>>
@@ -121,8 +124,7 @@ const TEXT = Type.Object(
           },
         },
         {
-          description:
-            'What the answer must be: text, any JSON object, or JSON that fits a schema.',
+          description: 'The response format: text, any JSON object, or JSON that matches a schema.',
         },
       ),
     ),
@@ -170,7 +172,7 @@ export const RESPONSES_BODY = Type.Object(
     tool_choice: Type.Optional(TOOL_CHOICE),
     parallel_tool_calls: optionalBoolean({
       default: true,
-      description: 'False allows one call at most.',
+      description: 'If false, the model makes one call at most.',
     }),
     text: Type.Optional(nullable(TEXT)),
     include: Type.Optional(
@@ -178,14 +180,15 @@ export const RESPONSES_BODY = Type.Object(
         Type.Array(choice([LOGPROBS, REASONING, ...INCLUDED_OF_TOOLS]), {
           maxItems: 16,
           description:
-            'What the answer has besides: the log-probabilities of its tokens. Other values are ignored.',
+            'Additional output data: the log-probabilities of the tokens. Other values are ignored.',
         }),
       ),
     ),
     top_logprobs: optionalInteger({
       minimum: 0,
       maximum: TOP_LOGPROBS_MAX,
-      description: 'Alternatives per token; only with the log-probabilities in `include`.',
+      description:
+        'The number of alternatives per token; only if `include` asks for log-probabilities.',
     }),
     ...REQUEST_FIELDS,
     user: SAMPLING_FIELDS.user,
@@ -201,15 +204,15 @@ export const RESPONSES_BODY = Type.Object(
         'Whether the response can be fetched and continued later; the default is a setting of the installation.',
     }),
     background: optionalBoolean({
-      description: 'Answer at once, and run the response as a background job; needs `store`.',
+      description: 'Answer at once and run the response as a background job; requires `store`.',
     }),
     previous_response_id: optionalString({
       maxLength: 200,
-      description: 'The stored response that this one continues.',
+      description: 'The id of the stored response that this one continues.',
     }),
     conversation: Type.Optional(
       Type.Union([nullable(CONVERSATION_ID), Type.Object({ id: CONVERSATION_ID }, CLOSED)], {
-        description: 'The conversation that the response continues and is added to.',
+        description: 'The conversation that the response continues; the response is added to it.',
       }),
     ),
     prompt: unsupported(),
@@ -217,7 +220,8 @@ export const RESPONSES_BODY = Type.Object(
     max_tool_calls: ineffective({
       type: ['integer', 'null'],
       minimum: 1,
-      description: 'Most calls of built-in tools, of which there are none; ignored and reported.',
+      description:
+        'The maximum number of calls of built-in tools; ignored and reported, because there are no built-in tools.',
     }),
     prompt_cache_options: ineffective({ type: ['object', 'null'] }),
     prompt_cache_retention: ineffective({ type: ['string', 'null'] }),

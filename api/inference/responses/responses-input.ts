@@ -35,8 +35,10 @@ const PART = variantSchema({
   },
   refusal: { refusal: TEXT },
   input_image: {
-    image_url: optionalString({ description: 'A data URL, or an https URL that is fetched.' }),
-    file_id: optionalString({ description: 'An uploaded image instead.' }),
+    image_url: optionalString({
+      description: 'An image as a data URL, or as an https URL that the server fetches.',
+    }),
+    file_id: optionalString({ description: 'The id of an uploaded image, instead of a URL.' }),
     detail: DETAIL,
   },
 })
@@ -56,7 +58,7 @@ const STORED_CALL = {
   ...STORED,
   caller: optionalObject(),
   async: ineffective({ type: ['boolean', 'null'] }, [false]),
-  namespace: optionalString({ maxLength: 64, description: 'The group of the tool.' }),
+  namespace: optionalString({ maxLength: 64, description: 'The namespace of the tool.' }),
 }
 const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 
@@ -107,7 +109,7 @@ export const INPUT = Type.Union(
   [Type.String(), Type.Array(INPUT_ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
   {
     description:
-      'What the user says, or the whole conversation: messages (the type may be left out), calls of functions and custom tools, and their outputs. Reasoning of other models is passed over; a compaction is the summary that this server wrote; calls of the built-in tools of other servers are shown as calls of functions; an `item_reference` names an output item of a stored response.',
+      'The message of the user, or the whole conversation: messages (the type may be omitted), calls of functions and custom tools, and their outputs. Reasoning items are skipped; a compaction is a summary that this server wrote; the model sees calls of the built-in tools of other servers as function calls; an `item_reference` names an output item of a stored response.',
   },
 )
 export type InputField = Static<typeof INPUT>

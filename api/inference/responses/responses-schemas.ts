@@ -36,12 +36,14 @@ const callOf = (type: string, field: string, written: object) => ({
     status: STATUS,
     call_id: { type: 'string' },
     name: { type: 'string' },
-    namespace: { type: 'string', description: 'The group of the tool, if it has one.' },
+    namespace: { type: 'string', description: 'The namespace of the tool, if it has one.' },
     [field]: { type: 'string', ...written },
   },
 })
 
-const FUNCTION_CALL = callOf('function_call', 'arguments', { description: 'JSON.' })
+const FUNCTION_CALL = callOf('function_call', 'arguments', {
+  description: 'The arguments as JSON text.',
+})
 const CUSTOM_TOOL_CALL = callOf('custom_tool_call', 'input', {})
 
 const REASONING = {
@@ -92,14 +94,14 @@ export const RESPONSE = {
   properties: {
     id: { type: 'string' },
     object: { const: 'response' },
-    created_at: { type: 'integer', description: 'Unix seconds.' },
+    created_at: { type: 'integer', description: 'A time in Unix seconds.' },
     status: {
       type: 'string',
       enum: [...['completed', 'incomplete', 'failed', 'in_progress', 'queued', 'cancelled']],
     },
     background: { type: 'boolean' },
     conversation: { type: ['object', 'null'], properties: { id: { type: 'string' } } },
-    completed_at: { type: ['integer', 'null'], description: 'Unix seconds.' },
+    completed_at: { type: ['integer', 'null'], description: 'A time in Unix seconds.' },
     error: {
       type: ['object', 'null'],
       properties: { code: { type: 'string' }, message: { type: 'string' } },
@@ -138,13 +140,13 @@ export const RESPONSE = {
 
 /** The answer of `POST /v1/responses`. */
 export const RESPONSES_ANSWER = {
-  description: 'What the model answered.',
+  description: 'The output items of the model.',
   content: {
     'application/json': { schema: RESPONSE },
     'text/event-stream': {
       schema: {
         description:
-          'Events with a name, which is their `type` as well, and a growing `sequence_number`: from `response.created` through items, parts and deltas to `response.completed` or `response.incomplete`; `response.failed` and `error` where it breaks off.',
+          'Server-sent events whose name equals their `type`, with an increasing `sequence_number`: from `response.created` through items, parts and deltas to `response.completed` or `response.incomplete`; `response.failed` or `error` if the response fails.',
       },
     },
   },

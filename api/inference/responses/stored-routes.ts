@@ -26,7 +26,7 @@ const RETRIEVE_QUERY = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'The `sequence_number` of the last event that the client has.',
+        description: 'The `sequence_number` of the last event that the client has received.',
       }),
     ),
     include: INCLUDE,

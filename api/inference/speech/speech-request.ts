@@ -14,22 +14,23 @@ export const SPEECH_BODY = Type.Object(
     voice: Type.Union(
       [VOICE_NAME, Type.Object({ id: VOICE_NAME }, { additionalProperties: false })],
       {
-        description: 'A voice of the model; the usual names of the API mean one of them.',
+        description:
+          'A voice of the model; the voice names of the OpenAI API are mapped to one of them.',
       },
     ),
     response_format: optionalEnum(SPEECH_FORMATS, {
       description:
-        'How the speech is encoded. If absent, `mp3` where the workers have FFmpeg, else `wav`. All but `wav` and `pcm` need FFmpeg.',
+        'The audio format. If absent, `mp3` if the workers have FFmpeg, otherwise `wav`. All formats except `wav` and `pcm` need FFmpeg.',
     }),
     speed: optionalNumber({
       minimum: 0.25,
       maximum: 4,
       default: 1,
-      description: '1 is the own speed of the voice.',
+      description: 'The speed of the speech; 1 is the normal speed of the voice.',
     }),
     stream_format: optionalEnum(['audio', 'sse'], {
       default: 'audio',
-      description: 'The bytes themselves, or server-sent events with base64.',
+      description: 'The form of the stream: raw bytes, or server-sent events with base64.',
     }),
     instructions: ineffective({ type: ['string', 'null'], maxLength: 4096 }),
     user: ineffective({ type: ['string', 'null'], maxLength: 512 }),

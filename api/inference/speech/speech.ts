@@ -15,13 +15,14 @@ import { SPEECH_BODY, SPEECH_TYPES, type SpeechBody, speechInput } from './speec
 
 const BYTES = { schema: { type: 'string', format: 'binary' } }
 const SPEECH_RESPONSE = {
-  description: 'The speech, as it is made.',
+  description: 'The speech, sent as it is generated.',
   content: {
     ...Object.fromEntries(Object.values(SPEECH_TYPES).map((type) => [type, BYTES])),
     'text/event-stream': {
       schema: {
         type: 'string',
-        description: 'Events `speech.audio.delta` with base64 and one `speech.audio.done`.',
+        description:
+          'Server-sent events: `speech.audio.delta` with base64, then one `speech.audio.done`.',
       },
     },
   },
@@ -33,7 +34,7 @@ export function registerSpeech(app: FastifyInstance, services: InferenceServices
     config: { scope: 'audio' },
     schema: {
       operationId: 'createSpeech',
-      summary: 'Speak a text',
+      summary: 'Generate speech from a text',
       tags: ['Audio'],
       security: [{ apiKey: [] }],
       body: SPEECH_BODY,
