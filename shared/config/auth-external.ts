@@ -37,13 +37,13 @@ export function readExternalConfig(env: EnvReader): ExternalConfig {
   env.section('User server: external identity providers')
   const providers = Object.fromEntries(PROVIDER_IDS.map((id) => [id, readProvider(env, id)]))
   const ttl = env.seconds('AUTH_EXTERNAL_FLOW_STATE_EXPIRY_DURATION', {
-    about: 'time from the code of a PKCE flow to its exchange, at least 300 s',
+    about: 'validity of the code of a PKCE flow, at least 300 s',
     fallback: FLOW_STATE_SECONDS_MIN,
   })
   return {
     providers: providers as Record<ProviderId, ProviderConfig>,
     redirectUrl: env.string('AUTH_EXTERNAL_REDIRECT_URL', {
-      about: 'where users arrive after an external sign-in; overrides the requested page',
+      about: 'page that users reach after an external sign-in; overrides the requested page',
     }),
     flowStateTtlSeconds: Math.max(FLOW_STATE_SECONDS_MIN, ttl),
     iosBundleId: env.string('AUTH_EXTERNAL_IOS_BUNDLE_ID', {
@@ -63,9 +63,11 @@ function readProvider(env: EnvReader, id: ProviderId): ProviderConfig {
     clientIds: env.list(`${prefix}_CLIENT_ID`, { about: 'OAuth 2.0 client id, or several' }),
     secret: env.string(`${prefix}_SECRET`, { about: 'OAuth 2.0 client secret', isSecret: true }),
     redirectUri: env.string(`${prefix}_REDIRECT_URI`, {
-      about: 'address of /callback as the provider knows it',
+      about: 'URL of /callback as registered with the provider',
     }),
-    url: env.url(`${prefix}_URL`, { about: 'base URL in place of the public one' }),
+    url: env.url(`${prefix}_URL`, {
+      about: 'base URL of the provider, in place of the public one',
+    }),
     skipsNonceCheck: env.bool(`${prefix}_SKIP_NONCE_CHECK`, {
       about: 'accept id tokens whose nonce does not match',
       fallback: false,

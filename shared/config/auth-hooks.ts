@@ -2,19 +2,19 @@ import type { EnvReader } from './env-reader.ts'
 
 /** The hooks with their names in the settings and their purpose. */
 const HOOKS = {
-  customAccessToken: ['CUSTOM_ACCESS_TOKEN', 'it changes the claims of access tokens'],
+  customAccessToken: ['CUSTOM_ACCESS_TOKEN', 'it can change the claims of access tokens'],
   sendEmail: ['SEND_EMAIL', 'it sends mails in place of the mail server'],
   sendSms: ['SEND_SMS', 'it sends text messages in place of the SMS gateway'],
   passwordVerificationAttempt: [
     'PASSWORD_VERIFICATION_ATTEMPT',
-    'it judges sign-ins by password, right and wrong ones',
+    'it can reject sign-ins by password, and sees successful and failed ones',
   ],
   mfaVerificationAttempt: [
     'MFA_VERIFICATION_ATTEMPT',
-    'it judges proofs of second factors, right and wrong ones',
+    'it can reject second factors, and sees successful and failed attempts',
   ],
   beforeUserCreated: ['BEFORE_USER_CREATED', 'it may refuse a new user'],
-  afterUserCreated: ['AFTER_USER_CREATED', 'it gets every new user'],
+  afterUserCreated: ['AFTER_USER_CREATED', 'it receives every new user'],
 } as const satisfies Record<string, readonly [setting: string, about: string]>
 
 /** The name of a hook. */
@@ -38,7 +38,7 @@ export function readHooksConfig(env: EnvReader): HooksConfig {
   env.section('User server: hooks')
   const allowedHosts = env.list('MILLRACE_AUTH_HOOK_ALLOWED_HOSTS', {
     about:
-      'hosts (name or name:port) that hooks may call, also over http; any over https if unset, and this machine over http',
+      'hosts (name or name:port) that hooks may call, also over http; if unset, any host over https, and this machine over http',
   })
   const targets: Partial<Record<HookName, HookTarget>> = {}
   for (const name of Object.keys(HOOKS) as HookName[]) {
@@ -64,7 +64,7 @@ function readTarget(
     isSecret: true,
   })
   const secrets = env.string(`${prefix}_SECRETS`, {
-    about: 'v1,whsec_<base64> of 24 to 64 bytes; several separated by |, all of which sign',
+    about: 'v1,whsec_<base64> of 24 to 64 bytes; separate several by |, all of them sign',
     isSecret: true,
   })
   if (uri === '') {

@@ -50,11 +50,13 @@ export function readJwtConfig(env: EnvReader): JwtConfig {
     secretWeakness: findWeakness(secret),
     ttlSeconds: readLifetime(env),
     audience: env.string('AUTH_JWT_AUD', {
-      about: 'default audience; tokens of another one are refused below /v1',
+      about: 'default audience; under /v1, tokens with another audience are refused',
       fallback: 'authenticated',
     }),
     issuer: env.string('AUTH_JWT_ISSUER', { about: 'the iss claim; none if unset' }),
-    keyId: env.string('AUTH_JWT_KEY_ID', { about: 'kid of the shared secret; none if unset' }),
+    keyId: env.string('AUTH_JWT_KEY_ID', {
+      about: 'key id (kid) of the shared secret; none if unset',
+    }),
     keys: readKeys(env),
     defaultGroupName: env.string('AUTH_JWT_DEFAULT_GROUP_NAME', {
       about: 'role of new users',

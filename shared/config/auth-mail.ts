@@ -85,11 +85,11 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
       fallback: false,
     }),
     isSecureEmailChangeEnabled: env.bool('AUTH_MAILER_SECURE_EMAIL_CHANGE_ENABLED', {
-      about: 'both the old and the new address confirm a change',
+      about: 'require confirmation from both the old and the new address',
       fallback: true,
     }),
     allowsUnverifiedSignIns: env.bool('AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS', {
-      about: 'let users with an address that their provider has not verified sign in externally',
+      about: 'allow external sign-ins with email addresses that the provider has not verified',
       fallback: false,
     }),
     otpTtlSeconds: env.seconds('AUTH_MAILER_OTP_EXP', {
@@ -98,7 +98,7 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
     }),
     otpLength: readOtpLength(env, 'AUTH_MAILER_OTP_LENGTH'),
     externalHosts: env.list('AUTH_MAILER_EXTERNAL_HOSTS', {
-      about: 'hosts besides AUTH_API_EXTERNAL_URL that links may begin with',
+      about: 'hosts besides that of AUTH_API_EXTERNAL_URL that links may use',
     }),
     authorizedAddresses: env.list('AUTH_EXTERNAL_EMAIL_AUTHORIZED_ADDRESSES', {
       about: 'when set, only these addresses get mail',
@@ -109,15 +109,15 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
     ),
     templates: byKind(({ suffix }) =>
       env.string(`AUTH_MAILER_TEMPLATES_${suffix}`, {
-        about: 'URL of an HTML template; a path is taken from AUTH_SITE_URL',
+        about: 'URL of an HTML template; a path is relative to AUTH_SITE_URL',
       }),
     ),
     allowsPrivateTemplateHosts: env.bool('MILLRACE_MAIL_TEMPLATES_ALLOW_PRIVATE', {
-      about: 'fetch mail templates from private addresses too',
+      about: 'fetch mail templates from private IP addresses as well',
       fallback: false,
     }),
     templateCacheSeconds: env.seconds('MILLRACE_MAIL_TEMPLATE_CACHE', {
-      about: 'how long a fetched mail template is kept',
+      about: 'how long a fetched mail template is cached',
       fallback: 10,
     }),
     validation: readValidation(env),
@@ -182,11 +182,12 @@ function readValidation(env: EnvReader): MailerConfig['validation'] {
   const prefix = 'AUTH_MAILER_EMAIL_VALIDATION'
   return {
     isExtended: env.bool(`${prefix}_EXTENDED`, {
-      about: 'refuse addresses whose host has no mail server, and known mistakes',
+      about: 'refuse email addresses with known typing errors or without a mail server',
       fallback: false,
     }),
     serviceUrl: env.url(`${prefix}_SERVICE_URL`, {
-      about: 'service that answers {"valid": false} for addresses to refuse; it gets them by POST',
+      about:
+        'URL of a service that receives email addresses by POST and answers {"valid": false} to refuse one',
     }),
     serviceHeaders: readHeaders(env, `${prefix}_SERVICE_HEADERS`, 'headers of the service'),
     blockedMailServers: readHosts(env, `${prefix}_BLOCKED_MX`),
@@ -255,7 +256,7 @@ function readUrlPaths(env: EnvReader): MailerConfig['urlPaths'] {
       : env.string(`AUTH_MAILER_URLPATHS_${suffix}`, { about, fallback: '/verify' }),
   )
   const magicLink = env.optional('AUTH_MAILER_URLPATHS_MAGIC_LINK', {
-    about: 'path of the link in a magic-link mail (default: that of a recovery)',
+    about: 'path of the link in a magic-link mail; the path of recovery mails if unset',
   })
   return { ...paths, magicLink: magicLink ?? paths.recovery }
 }

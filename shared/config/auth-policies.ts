@@ -72,7 +72,7 @@ export function readPasswordConfig(env: EnvReader): PasswordConfig {
       }),
     ),
     requiredCharacters: env.colonSets('AUTH_PASSWORD_REQUIRED_CHARACTERS', {
-      about: 'sets of characters separated by colons, each of which a password must touch',
+      about: 'sets of characters, separated by colons; a password needs a character of each set',
     }),
     breachCheck: {
       isEnabled: env.bool('AUTH_PASSWORD_HIBP_ENABLED', {
@@ -80,7 +80,7 @@ export function readPasswordConfig(env: EnvReader): PasswordConfig {
         fallback: false,
       }),
       isFailClosed: env.bool('AUTH_PASSWORD_HIBP_FAIL_CLOSED', {
-        about: 'refuse passwords while the breach service cannot be reached',
+        about: 'refuse new passwords while the breach service is unreachable',
         fallback: false,
       }),
       url: env.url('MILLRACE_PASSWORD_HIBP_URL', {
@@ -114,7 +114,7 @@ export function readPasswordConfig(env: EnvReader): PasswordConfig {
       max: 256,
     }),
     hashQueueMax: env.int('MILLRACE_PASSWORD_HASH_QUEUE_MAX', {
-      about: 'waiting password hashes beyond which sign-ins are refused for the moment',
+      about: 'number of waiting password hashes beyond which sign-ins are temporarily refused',
       fallback: 1000,
       min: 1,
     }),
@@ -133,11 +133,11 @@ export function readSecurityConfig(env: EnvReader): SecurityConfig {
     }),
     refreshTokenReuseIntervalSeconds: env.seconds('AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL', {
       about:
-        'seconds in which the previous refresh token may be used again: after a lost answer, or in two tabs',
+        'seconds in which the previous refresh token may be used again, for lost answers and parallel tabs',
       fallback: 10,
     }),
     requiresReauthentication: env.bool('AUTH_SECURITY_UPDATE_PASSWORD_REQUIRE_REAUTHENTICATION', {
-      about: 'a nonce is needed to change the password of an older session',
+      about: 'require a nonce to change the password in an older session',
       fallback: false,
     }),
     isManualLinkingEnabled: env.bool('AUTH_SECURITY_MANUAL_LINKING_ENABLED', {
@@ -155,19 +155,19 @@ export function readSessionsConfig(env: EnvReader): SessionsConfig {
       fallback: 0,
     }),
     inactivityTimeoutSeconds: env.seconds('AUTH_SESSIONS_INACTIVITY_TIMEOUT', {
-      about: 'a session not refreshed for so long ends; 0 means no limit',
+      about: 'time without a refresh after which a session ends; 0 means no limit',
       fallback: 0,
     }),
     lowAalSeconds: env.seconds('AUTH_SESSIONS_ALLOW_LOW_AAL', {
-      about: 'how long a session lasts without the second factor of its user; 0 means no limit',
+      about: 'longest life of a session without the second factor of its user; 0 means no limit',
       fallback: 0,
     }),
     isSinglePerUser: env.bool('AUTH_SESSIONS_SINGLE_PER_USER', {
-      about: 'a new sign-in ends the older sessions',
+      about: 'a new sign-in ends the older sessions of the user',
       fallback: false,
     }),
     tags: env.list('AUTH_SESSIONS_TAGS', {
-      about: 'tags of sessions that do not end each other with AUTH_SESSIONS_SINGLE_PER_USER',
+      about: 'tags of sessions; AUTH_SESSIONS_SINGLE_PER_USER applies to each tag separately',
     }),
   }
 }

@@ -52,7 +52,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
   return {
     header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
       about:
-        'header that identifies clients for rate limits; if unset, only sign-ups, one-time codes and the starts of sign-ins by a provider or passkey are limited, with ten times the number for each public network',
+        'header that identifies clients for rate limits; if unset, only sign-ups, one-time codes and the start of sign-ins by provider or passkey are limited, per public network and at ten times the limit',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',
@@ -106,7 +106,7 @@ function readGuessesConfig(env: EnvReader): GuessesConfig {
   return {
     perAccount: count(
       'MILLRACE_FAILURES_PER_ACCOUNT',
-      'failed credential checks of one account from one network before each one doubles the wait',
+      'failed credential checks of one account from one network, after which each failure doubles the wait',
       10,
     ),
     perAccountEverywhere: count(

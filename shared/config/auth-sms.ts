@@ -146,7 +146,7 @@ function readTestOtps(env: EnvReader): Readonly<Record<string, string>> {
 
 function readValidUntil(env: EnvReader): number | undefined {
   const text = env.optional('AUTH_SMS_TEST_OTP_VALID_UNTIL', {
-    about: 'moment (RFC 3339) until which AUTH_SMS_TEST_OTP applies',
+    about: 'time (RFC 3339) until which AUTH_SMS_TEST_OTP applies',
   })
   if (text === undefined) return undefined
   const ms = Date.parse(text)
@@ -176,7 +176,7 @@ export function readCaptchaConfig(env: EnvReader): CaptchaConfig {
       isTimer: true,
     }),
     url: env.url('AUTH_SECURITY_CAPTCHA_URL', {
-      about: 'verification address; that of the provider if unset',
+      about: 'verification URL; the URL of the provider if unset',
     }),
   }
   if (config.isEnabled && config.secret === '') {

@@ -21,15 +21,15 @@ export function readWebAuthnConfig(env: EnvReader, siteUrl: string): WebAuthnCon
   const site = /^https?:/i.test(siteUrl) ? URL.parse(siteUrl) : null
   return {
     rpId: env.string('AUTH_WEBAUTHN_RP_ID', {
-      about: 'domain that credentials belong to; the host of AUTH_SITE_URL if unset',
+      about: 'domain that credentials are bound to; the host of AUTH_SITE_URL if unset',
       fallback: site?.hostname ?? '',
     }),
     rpDisplayName: env.string('AUTH_WEBAUTHN_RP_DISPLAY_NAME', {
-      about: 'name of the site in the dialog of the browser; its host if unset',
+      about: 'name of the site in the dialog of the browser; the host of the site if unset',
       fallback: site?.host ?? '',
     }),
     rpOrigins: env.list('AUTH_WEBAUTHN_RP_ORIGINS', {
-      about: 'origins that may use credentials; that of AUTH_SITE_URL if unset',
+      about: 'origins that may use credentials; the origin of AUTH_SITE_URL if unset',
       fallback: site === null ? [] : [site.origin],
     }),
     challengeTtlSeconds: env.seconds('AUTH_WEBAUTHN_CHALLENGE_EXPIRY_DURATION', {

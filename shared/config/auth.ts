@@ -125,7 +125,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
   const hooks = readHooksConfig(env)
   env.section('User server: second factors')
   const mfaSwitch = env.optional('AUTH_MFA_ENABLED', {
-    about: 'deprecated: switches TOTP on or off',
+    about: 'deprecated: turns TOTP on or off',
   })
   const mfa = readMfaConfig(env, mfaSwitch)
   env.section('User server: passkeys and WebAuthn')
@@ -196,10 +196,10 @@ function readSiteConfig(env: EnvReader): SiteConfig {
     externalUrl: requiredUrl(
       env,
       ['AUTH_API_EXTERNAL_URL', 'API_EXTERNAL_URL'],
-      'URL on which this server is reached; links in mails begin with it',
+      'public URL of this server; links in mails begin with it',
     ),
     maxRequestDurationSeconds: env.seconds('AUTH_API_MAX_REQUEST_DURATION', {
-      about: 'longest time that a request of the user server may take',
+      about: 'time limit of a request to the user server',
       fallback: 10,
       isTimer: true,
     }),
@@ -271,7 +271,7 @@ function readInheritedConfig(env: EnvReader): InheritedConfig {
       about: 'deprecated: multi-instance mode only',
     }),
     adminGroupName: env.string('AUTH_JWT_ADMIN_GROUP_NAME', {
-      about: 'deprecated: users whose role this is may write their own app_metadata',
+      about: 'deprecated: users with this role may write their own app_metadata',
       fallback: DEFAULT_ADMIN_GROUP,
     }),
   }
@@ -281,16 +281,16 @@ function readCleanupConfig(env: EnvReader): CleanupConfig {
   env.section('User server: clean-up')
   return {
     isEnabled: env.bool('AUTH_DB_CLEANUP_ENABLED', {
-      about: 'delete expired sessions, tokens and challenges now and then',
+      about: 'regularly delete expired sessions, tokens and challenges',
       fallback: true,
     }),
     intervalSeconds: env.seconds('MILLRACE_CLEANUP_INTERVAL', {
-      about: 'pause between two clean-ups',
+      about: 'time between two clean-ups',
       fallback: 300,
       isTimer: true,
     }),
     unconfirmedUserTtlSeconds: env.seconds('MILLRACE_UNCONFIRMED_USER_TTL', {
-      about: 'age at which users who signed up and confirmed nothing are deleted; 0 keeps them',
+      about: 'age at which users who never confirmed an address are deleted; 0 keeps them',
       fallback: 7 * 86_400,
     }),
     auditRetentionDays: env.int('MILLRACE_AUDIT_RETENTION_DAYS', {

@@ -64,15 +64,15 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
   env.section('Inference')
   return {
     catalogueFile: env.string('MILLRACE_CATALOGUE', {
-      about: 'the catalogue of models',
+      about: 'path of the model catalogue',
       fallback: 'models.json',
     }),
     modelCacheDir: env.string(['MILLRACE_MODEL_CACHE', 'HF_HOME'], {
-      about: 'where pulled models are kept; below MILLRACE_DATA_DIR if unset',
+      about: 'folder of downloaded models; below MILLRACE_DATA_DIR if unset',
     }),
     hub: {
       endpoint: env.url('HF_ENDPOINT', {
-        about: 'the model hub',
+        about: 'URL of the model hub',
         fallback: 'https://huggingface.co',
       }),
       accessToken: env.token('HF_TOKEN', { about: 'access token of the hub' }),
@@ -82,15 +82,15 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       }),
     },
     bootstrapApiKey: env.token('MILLRACE_BOOTSTRAP_API_KEY', {
-      about: "the first organization's API key; a random one is made if unset",
+      about: 'API key of the first organization; a random one is created if unset',
     }),
     deadlineSeconds: env.seconds('MILLRACE_DEADLINE', {
-      about: 'longest time that a request may take, waiting included',
+      about: 'time limit of a request, including waiting',
       fallback: 600,
       isTimer: true,
     }),
     queueDepthMax: env.int('MILLRACE_QUEUE_DEPTH_MAX', {
-      about: 'waiting jobs per queue beyond which new ones are refused',
+      about: 'number of waiting jobs per queue beyond which new ones are refused',
       fallback: 1000,
       min: 1,
     }),
@@ -107,7 +107,7 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       min: 1024 ** 3,
     }),
     unknownParameters: env.oneOf('MILLRACE_UNKNOWN_PARAMETERS', ['ignore', 'refuse'], {
-      about: 'request fields that no route knows: ignore and report them in a header, or refuse',
+      about: 'handling of unknown request fields: ignore (and report them in a header) or refuse',
       fallback: 'ignore',
     }),
     dialectsOff: readDialectsOff(env),
@@ -119,7 +119,7 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
 function readImageLimits(env: EnvReader): ImageLimits {
   return {
     countMax: env.int('MILLRACE_IMAGES_MAX', {
-      about: 'images in the messages of one request',
+      about: 'maximum number of images in the messages of one request',
       fallback: 16,
       min: 1,
       max: 1000,
@@ -131,7 +131,7 @@ function readImageLimits(env: EnvReader): ImageLimits {
       max: 64 * 1024 * 1024,
     }),
     urls: env.oneOf('MILLRACE_IMAGE_URLS', IMAGE_URLS, {
-      about: 'URLs of images that are fetched: public ones by https, all, or none',
+      about: 'image URLs that the server fetches: public (over https), all, or none',
       fallback: 'public',
     }),
   }
@@ -139,7 +139,7 @@ function readImageLimits(env: EnvReader): ImageLimits {
 
 function readDialectsOff(env: EnvReader): readonly string[] {
   const off = env.list('MILLRACE_DIALECTS_OFF', {
-    about: `dialects that are not served: ${DIALECTS.join(', ')}; all are served if unset`,
+    about: `dialects to turn off: ${DIALECTS.join(', ')}; all are served if unset`,
   })
   const unknown = off.find((name) => !DIALECTS.some((known) => known === name))
   if (unknown !== undefined) {
@@ -152,7 +152,7 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
   env.section('Workers')
   const kinds = env.list('MILLRACE_WORKER_KINDS', {
     about:
-      'kinds of queues that a worker serves (completion, embedding, image, audio, speech, training); all if unset',
+      'kinds of queues that a worker serves: completion, embedding, image, audio, speech, training; all if unset',
   })
   const unknown = kinds.find((kind) => !QUEUE_KINDS.some((known) => known === kind))
   if (unknown !== undefined) {
@@ -161,10 +161,10 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
   return {
     kinds,
     modelIds: env.list('MILLRACE_WORKER_MODELS', {
-      about: 'models that a worker serves; all of the catalogue if unset',
+      about: 'models that a worker serves; the whole catalogue if unset',
     }),
     intraOpThreads: env.int('MILLRACE_INTRA_OP_THREADS', {
-      about: 'threads of one model run; 0 means one per core',
+      about: 'threads per model run; 0 means one per core',
       fallback: 0,
       max: 256,
     }),
@@ -177,18 +177,18 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
       fallback: 1 << 30,
     }),
     adapterRankMax: env.int('MILLRACE_ADAPTER_RANK_MAX', {
-      about: 'adapters of a larger rank are refused, because all others are padded to it',
+      about: 'maximum rank of an adapter; all adapters are padded to the largest rank in use',
       fallback: 128,
       min: 1,
       max: 4096,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_WORKER_DRAIN_TIMEOUT', {
-      about: 'how long a stopping worker continues before it hands its jobs back',
+      about: 'how long a stopping worker continues its jobs before it returns them',
       fallback: 1,
       isTimer: true,
     }),
     metricsPort: env.int('MILLRACE_WORKER_METRICS_PORT', {
-      about: "port of a worker's metrics and health; 0 takes a free one",
+      about: 'port of the metrics and health endpoints of a worker; 0 takes a free one',
       fallback: 9101,
       max: 65_535,
     }),

@@ -51,16 +51,16 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
   // documented.
   env.string('MILLRACE_HOME', {
     about:
-      'folder of .env, models.json and relative paths; the project if unset, for the npm package the current one',
+      'base folder of .env, models.json and relative paths; if unset, the project, or the current folder for the npm package',
   })
   const dataDir = env.string('MILLRACE_DATA_DIR', {
-    about: 'folder of everything that the embedded services and the model cache keep',
+    about: 'folder for the data of the embedded services and the model cache',
     fallback: '.data',
   })
   // The launcher reads the file before anything connects.
   env.string('MILLRACE_CA_FILE', {
     about:
-      'PEM file of certificate authorities that are trusted besides the usual ones, for Redis, Postgres, object storage, mail and the model hub',
+      'PEM file of further trusted certificate authorities for Redis, Postgres, object storage, mail and the model hub',
   })
   const redisUrl = env.string('REDIS_URL', {
     about:
@@ -85,7 +85,7 @@ function readRedisTarget(env: EnvReader, url: string): RedisTarget | undefined {
 /** In a cluster the prefix is a hash tag: what one command reads together is on one shard. */
 function readRedisPrefix(env: EnvReader, isCluster: boolean): string {
   const prefix = env.string('MILLRACE_REDIS_PREFIX', {
-    about: 'put before every Redis key, so that installations can share one server',
+    about: 'prefix of every Redis key, so that installations can share one server',
     fallback: 'millrace',
   })
   if (!/^[\w.{}-]{1,64}$/.test(prefix)) {
@@ -98,7 +98,7 @@ function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[]
   const name = 'MILLRACE_ENCRYPTION_KEY'
   const keys = env.list(name, {
     about:
-      'encrypts prompts and answers in Redis: random text of 32 characters or more, the same in both tiers; several, separated by commas, for a rotation: the first encrypts, all decrypt; required unless Redis is on this machine',
+      'key that encrypts prompts and answers in Redis: random text of at least 32 characters, the same in both tiers; for a rotation list several, separated by commas: the first encrypts, all decrypt; required unless Redis is on this machine',
     isSecret: true,
   })
   if (keys.some((key) => key.length < ENCRYPTION_KEY_LENGTH_MIN)) {
@@ -134,7 +134,8 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
     url,
     ...readReplica(env),
     maxPoolSize: env.int('AUTH_DB_MAX_POOL_SIZE', {
-      about: 'open connections per process; 0 means a fifth of those of the server, 20 at most',
+      about:
+        'open connections per process; 0 means a fifth of the max_connections of the server, 20 at most',
       fallback: 0,
       max: 10_000,
     }),
@@ -160,7 +161,7 @@ function readReplica(env: EnvReader): Pick<DatabaseConfig, 'replicaUrl' | 'repli
     env.problem(`${name} ${(error as Error).message}`)
   }
   const replicaLagSecondsMax = env.seconds('MILLRACE_REPLICA_LAG', {
-    about: 'how far the read replica may be behind the primary before the primary serves lists',
+    about: 'lag of the read replica beyond which the primary serves lists',
     fallback: 10,
   })
   if (replicaLagSecondsMax < REPLICA_LAG_SECONDS_MIN) {
@@ -181,10 +182,11 @@ function readTablePrefix(env: EnvReader): string {
 
 function readStorage(env: EnvReader, dataDir: string): StorageConfig {
   const endpoint = env.url('S3_ENDPOINT', {
-    about: 'S3-compatible object storage; unset, files go to a directory below MILLRACE_DATA_DIR',
+    about:
+      'URL of S3-compatible object storage; if unset, files are stored in a directory below MILLRACE_DATA_DIR',
   })
   const s3 = {
-    bucket: env.string('S3_BUCKET', { about: 'bucket of all objects', fallback: 'millrace' }),
+    bucket: env.string('S3_BUCKET', { about: 'bucket for all objects', fallback: 'millrace' }),
     region: env.string('S3_REGION', { about: 'region of the bucket', fallback: 'us-east-1' }),
     accessKeyId: env.string('S3_ACCESS_KEY_ID', { about: 'S3 access key id', isSecret: true }),
     secretAccessKey: env.string('S3_SECRET_ACCESS_KEY', {
@@ -192,7 +194,7 @@ function readStorage(env: EnvReader, dataDir: string): StorageConfig {
       isSecret: true,
     }),
     isPathStyle: env.bool('S3_FORCE_PATH_STYLE', {
-      about: 'the bucket is in the path of addresses; false puts it before the host name',
+      about: 'put the bucket in the path of URLs; false puts it in the host name',
       fallback: true,
     }),
   }

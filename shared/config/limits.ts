@@ -52,7 +52,7 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
         100_000,
       ),
       mayCreateKeys: env.bool('MILLRACE_ANONYMOUS_USERS_CREATE_KEYS', {
-        about: 'lets anonymous users create API keys; without it, keys of theirs do not work',
+        about: 'let anonymous users create and use API keys',
         fallback: false,
       }),
     },
@@ -68,7 +68,7 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
     ),
     organizationsPerUser: limit(
       'MILLRACE_ORGANIZATIONS_PER_USER',
-      'organizations that one user creates besides their own, counting deleted ones for 30 days',
+      'organizations that one user may create besides the personal one; deleted ones count for 30 days',
       20,
     ),
   }
@@ -123,7 +123,7 @@ export function readContentConfig(env: EnvReader): ContentConfig {
       min: 1,
     }),
     storesResponses: env.bool('MILLRACE_STORE_RESPONSES', {
-      about: 'store responses whose request does not say',
+      about: 'store responses when the request does not set store',
       fallback: true,
     }),
     retentionDays: env.int('MILLRACE_RETENTION_DAYS', {
@@ -149,13 +149,13 @@ export function readContentConfig(env: EnvReader): ContentConfig {
     }),
     recordedBytesMax: env.int('MILLRACE_IDEMPOTENCY_BYTES_MAX', {
       about:
-        'bytes in Redis of the answers recorded in a day under Idempotency-Key, a quarter for one organization',
+        'bytes in Redis of the answers recorded under Idempotency-Key in a day; one organization may use a quarter',
       fallback: 256 * 1024 * 1024,
       min: 1024 * 1024,
     }),
     webhooks: {
       allowsPrivateAddresses: env.bool('MILLRACE_WEBHOOKS_ALLOW_PRIVATE', {
-        about: 'send webhooks to private addresses too',
+        about: 'send webhooks to private IP addresses as well',
         fallback: false,
       }),
       bytesMax: env.int('MILLRACE_WEBHOOKS_BYTES_MAX', {
@@ -193,22 +193,22 @@ export function readTuningConfig(env: EnvReader): TuningConfig {
       min: 1,
     }),
     modelsMax: env.int('MILLRACE_FINE_TUNED_MODELS_MAX', {
-      about: 'tuned models per organization, besides their checkpoints',
+      about: 'fine-tuned models per organization, not counting checkpoints',
       fallback: 100,
       min: 1,
     }),
     examplesMax: env.int('MILLRACE_FINE_TUNING_EXAMPLES_MAX', {
-      about: 'examples in one file',
+      about: 'maximum number of examples in one file',
       fallback: 100_000,
       min: 1,
     }),
     epochsMax: env.int('MILLRACE_FINE_TUNING_EPOCHS_MAX', {
-      about: 'passes over the examples that a job may ask for',
+      about: 'maximum number of epochs that a job may ask for',
       fallback: 50,
       min: 1,
     }),
     hoursMax: env.int('MILLRACE_FINE_TUNING_HOURS_MAX', {
-      about: 'hours that one run of a job may wait and train; a paused job can be resumed',
+      about: 'hours that one run of a job may take, including waiting; a paused job can be resumed',
       fallback: HOURS_MAX,
       min: 1,
       max: HOURS_MAX,

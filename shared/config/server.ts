@@ -56,18 +56,19 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       min: 1024 * 1024,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_DRAIN_TIMEOUT', {
-      about: 'how long a stopping process waits for open requests',
+      about: 'how long a stopping process waits until its open requests end',
       fallback: 30,
       isTimer: true,
     }),
     trustedProxies: readTrustedProxies(env),
     urlSigningSecret: env.required('MILLRACE_URL_SIGNING_SECRET', {
-      about: 'signs the addresses of images and downloads; `millrace up` makes one if unset',
+      about:
+        'secret that signs the URLs of images and downloads; `millrace up` creates one if unset',
       isSecret: true,
     }),
     adminToken: readAdminToken(env),
     slowRequestSeconds: env.seconds('MILLRACE_SLOW_REQUEST', {
-      about: 'requests that take longer are listed on the administration page',
+      about: 'duration beyond which a request is listed as slow in the console',
       fallback: 5,
     }),
   }
@@ -76,7 +77,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
 /** Reads which surfaces the process serves. */
 export function readSurfaces(env: EnvReader): readonly SurfaceName[] {
   const names = env.list('MILLRACE_SURFACES', {
-    about: `the surfaces that the process serves, from ${SURFACES.join(', ')}; others are not loaded`,
+    about: `surfaces that the process serves, any of ${SURFACES.join(', ')}; others are not loaded`,
     fallback: SURFACES,
   })
   const wrong = names.find((name) => !SURFACES.some((surface) => surface === name))
@@ -92,7 +93,7 @@ const ADMIN_TOKEN_CHARACTERS_MIN = 16
 
 function readAdminToken(env: EnvReader): string {
   const token = env.string('MILLRACE_ADMIN_TOKEN', {
-    about: `opens the dashboard besides administrators' access tokens, at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters; none if unset`,
+    about: `token that opens the console, besides the access tokens of administrators; at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters; none if unset`,
     isSecret: true,
   })
   if (token !== '' && token.length < ADMIN_TOKEN_CHARACTERS_MIN) {

@@ -58,7 +58,7 @@ export function readTelemetryConfig(env: EnvReader): TelemetryConfig {
       fallback: 'prometheus',
     }),
     compatibility: env.oneOf('MILLRACE_METRICS_COMPAT', ['none', 'vllm'], {
-      about: 'vllm: metrics under the names of vLLM as well',
+      about: 'vllm: also export metrics under the names of vLLM',
       fallback: 'none',
     }),
   }
@@ -81,14 +81,15 @@ function readOtlp(
   metrics: Omit<TelemetryConfig['metrics'], 'exportIntervalMs'>,
 ): Omit<TelemetryConfig, 'tracing' | 'prometheus'> {
   env.url(['OTEL_EXPORTER_OTLP_ENDPOINT'], {
-    about: 'collector of traces and metrics; unset means port 4318 of this machine (grpc: 4317)',
+    about:
+      'URL of the collector of traces and metrics; if unset, port 4318 of this machine (4317 for grpc)',
   })
   env.string('OTEL_EXPORTER_OTLP_HEADERS', {
     about: 'headers for the collector, such as api-key=…',
     isSecret: true,
   })
   const protocol = env.oneOf('OTEL_EXPORTER_OTLP_PROTOCOL', OTLP_PROTOCOLS, {
-    about: 'how to speak to the collector: http/protobuf, http/json or grpc',
+    about: 'protocol of the collector: http/protobuf, http/json or grpc',
     fallback: 'http/protobuf',
   })
   const protocolOf = (signal: 'TRACES' | 'METRICS'): OtlpProtocol =>
@@ -108,13 +109,15 @@ function readOtlp(
       about: 'name of the service in traces; millrace-api and millrace-worker if unset',
     }),
     resourceAttributes: readAttributes(env),
-    isVerbose: isTrue(env.string('DEBUG', { about: 'true: more output of the telemetry library' })),
+    isVerbose: isTrue(
+      env.string('DEBUG', { about: 'true: print debug output of the telemetry library' }),
+    ),
   }
 }
 
 function readAttributes(env: EnvReader): Readonly<Record<string, string>> {
   const pairs = env.list('OTEL_RESOURCE_ATTRIBUTES', {
-    about: 'attributes of the resource, as key=value,key=value; auth.version is always there',
+    about: 'resource attributes, as key=value,key=value; auth.version is always set',
   })
   return Object.fromEntries(
     pairs.flatMap((pair) => {

@@ -62,7 +62,7 @@ describe('the OpenAPI document', () => {
 
   it('describes the error body once, and every error by a reference to it', async () => {
     const text = await (await fetch(`${api.url}/openapi.json`)).text()
-    expect(text.split('The field that is at fault.')).toHaveLength(2)
+    expect(text.split('The field that caused the error.')).toHaveLength(2)
     const { paths } = JSON.parse(text) as { paths: Record<string, Record<string, Described>> }
     const content = paths['/v1/embeddings']?.post?.responses?.['404']?.content
     expect(content?.['application/json']?.schema).toEqual({ $ref: '#/components/schemas/Error' })
