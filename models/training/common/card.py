@@ -71,8 +71,8 @@ pipeline_tag: {card.task}
 
 {card.what}
 
-**Demo-grade.** It was trained from scratch on text, speech or images that the generator in `models/training` makes, so that a fresh
-clone works without a network. It knows nothing else. For real work point the same entry of `models.json` at a real model.
+**Demo-grade.** The model was trained from scratch on synthetic text, speech or images from the generators in `models/training`, so that a
+fresh clone works without a network. It knows nothing else. For real work, point the same entry of `models.json` to a production model.
 
 ## Intended use
 
@@ -80,7 +80,7 @@ clone works without a network. It knows nothing else. For real work point the sa
 
 ## Evaluation
 
-Measured on {measured["measured"]} with the committed files on problems that training never saw (`eval.json`, written by
+Measured on {measured["measured"]} with the committed files on problems that were not in the training data (`eval.json`, written by
 `python -m models.training.{card.name.replace("-", "_")} evaluate`):
 
 | Score | Measured | Goal |
