@@ -134,26 +134,15 @@ async function* runJob(
   context: Context,
   request: SubmitRequest<QueueKind>,
 ): AsyncGenerator<JobEvent> {
-  const { admission, clock, inbox, ledger } = context
-  const { signal, durable } = request
+  const { signal } = request
   if (signal.aborted) throw new CancelledError()
-  if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
-  const input = JSON.stringify(request.input)
-  const releaseBytes = holdBytes(context, request, input)
-  let job: OwnedJob | undefined
+  if (context.clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
+  const { job, entry, stop } = await startJob(context, request)
   const onAbort = (): void => {
-    job?.apply({ type: 'abandon' })
-    job?.buffer.fail(new CancelledError())
+    job.apply({ type: 'abandon' })
+    job.buffer.fail(new CancelledError())
   }
-  // The job that another process left was admitted before.
-  const entry = durable?.adopted === undefined ? admission.enter(request) : undefined
   try {
-    try {
-      job = ownJob(context, request, (await entry?.admitted) ?? NO_TICKET)
-      await launch(context, request, { job, entry, input })
-    } finally {
-      entry?.leave()
-    }
     signal.addEventListener('abort', onAbort, { once: true })
     if (signal.aborted) onAbort()
     for await (const event of job.buffer.drain()) {
@@ -161,15 +150,44 @@ async function* runJob(
       yield event
     }
   } finally {
-    releaseBytes()
     signal.removeEventListener('abort', onAbort)
-    if (job !== undefined) {
-      // Has no effect on an ended job; any other job is stopped.
-      job.apply({ type: 'abandon' })
-      ledger.remove(job.envelope.jobId)
-      inbox.shut(job.envelope.jobId)
-      inbox.unfollow(job.envelope.replyTo)
-    }
+    stop()
+  }
+}
+
+/** A job in its queue. */
+interface StartedJob {
+  readonly job: OwnedJob
+  /** Undefined for the job that another process left, which was admitted before. */
+  readonly entry: Entry | undefined
+  /** Stops the job unless it has ended, and drops its state. */
+  stop(): void
+}
+
+/** Admits and enqueues a job. Its serialized input is not kept while it runs. */
+async function startJob(context: Context, request: SubmitRequest<QueueKind>): Promise<StartedJob> {
+  const { admission, inbox, ledger } = context
+  const input = JSON.stringify(request.input)
+  const releaseBytes = holdBytes(context, request, input)
+  const entry = request.durable?.adopted === undefined ? admission.enter(request) : undefined
+  let job: OwnedJob | undefined
+  const stop = (): void => {
+    releaseBytes()
+    if (job === undefined) return
+    job.apply({ type: 'abandon' })
+    ledger.remove(job.envelope.jobId)
+    inbox.shut(job.envelope.jobId)
+    inbox.unfollow(job.envelope.replyTo)
+  }
+  try {
+    job = ownJob(context, request, (await entry?.admitted) ?? NO_TICKET)
+    await launch(context, request, { job, entry, input })
+    return { job, entry, stop }
+  } catch (error) {
+    stop()
+    throw error
+  } finally {
+    entry?.leave()
   }
 }
 
@@ -243,7 +261,7 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob, input: string)
   try {
     await producer.enqueue(job.envelope, job.priority, input)
   } catch (cause) {
-    // The job may have been enqueued nevertheless: the caller's `finally` cancels it.
+    // The job may have been enqueued nevertheless: the caller stops it.
     throw unavailable(cause)
   }
 }
