@@ -109,7 +109,7 @@ describe('an archive', () => {
     ['a path as a name', [{ ...array, path: '../af.npy' }], /"\.\.\/af\.npy" is not the name/],
     ['a file that is no array', [{ ...array, path: 'af.pkl' }], /"af\.pkl" is not the name/],
     ['one name twice', [array, array], /af\.npy is there twice/],
-    ['no entries', [], /not an archive/],
+    ['no entries', [], /not a NumPy archive/],
     [
       'too many entries',
       Array.from({ length: 201 }, (_, index) => ({ ...array, path: `v${index}.npy` })),
