@@ -73,7 +73,7 @@ export async function quotaStates(
     const limits = quotas[index]
     const limited = AMOUNTS.filter((amount) => (limits?.[amount] ?? 0) > 0)
     if (limits === undefined || limited.length === 0) return []
-    const used = await usedOf(services, subject, counter)
+    const used = await readUsage(services, subject, counter)
     return limited.map((amount) => ({
       ...counter,
       amount,
@@ -86,7 +86,7 @@ export async function quotaStates(
 }
 
 /** Reads the usage record if the counter is missing or Redis is unavailable. */
-async function usedOf(
+async function readUsage(
   services: QuotaServices,
   subject: LimitSubject,
   counter: Counter,

@@ -21,8 +21,8 @@ export function leaveProcess(status: number): never {
 }
 
 /**
- * Releases memory that only the load of models needed: V8's, and what the C library keeps for later
- * allocations. Reading and optimizing five small models leaves 45 MiB behind.
+ * Returns memory to the system that V8 and the C library keep after models were loaded. Reading and
+ * optimizing five small models leaves 45 MiB behind.
  */
 export function trimMemory(): void {
   collectGarbage()

@@ -8,7 +8,7 @@ import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /**
  * Checks a new password of a signed-in user, except for the rules, and hashes it. The nonce is
- * consumed together with the change, so a user who has to choose another password keeps it.
+ * consumed together with the change, so it remains valid if the rules reject the password.
  */
 export async function preparePassword(
   services: AuthServices,

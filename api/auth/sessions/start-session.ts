@@ -33,7 +33,7 @@ interface TokenResponse {
   readonly user: Record<string, unknown>
 }
 
-/** Opens a session for a user who has authenticated. Throws `user_not_found`. */
+/** Opens a session for an authenticated user. Throws `user_not_found`. */
 export async function startSession(
   store: Store,
   start: {

@@ -130,7 +130,7 @@ const ONLY: Readonly<Record<string, readonly unknown[]>> = {
   thresholding: [false],
   trained_betas: [],
 }
-// Without it, steps need the Runge-Kutta warm-up, which is not implemented.
+// Schedulers without this setting are refused, because they begin with Runge-Kutta steps.
 const REQUIRED = 'skip_prk_steps'
 
 /** The noise scheduler of a model folder. Throws an `Error` that names an unsupported setting. */
