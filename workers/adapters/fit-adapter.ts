@@ -1,7 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
 
-import { defined } from '#shared/json.ts'
-
 import type { LowRank, PeftAdapter } from './peft-files.ts'
 import { FUSED_PARTS, type LinearModule, moduleKey } from './target-modules.ts'
 
@@ -110,20 +108,23 @@ function fitLayer(target: Target, parts: readonly (Part | undefined)[]): FittedL
       columns: inSize,
       stride: rank,
       offset: rankFrom,
+      scale: 1,
     })
     const offset = rankFrom * outSize + outFrom
-    transposeInto(
-      layer.b,
-      low.b.map((value) => value * low.scale),
-      { rows: low.outSize, columns: low.rank, stride: outSize, offset },
-    )
+    transposeInto(layer.b, low.b, {
+      rows: low.outSize,
+      columns: low.rank,
+      stride: outSize,
+      offset,
+      scale: low.scale,
+    })
     rankFrom += low.rank
     outFrom += low.outSize
   }
   return layer
 }
 
-/** Writes the transposition of a [rows, columns] matrix into a wider one. */
+/** Writes the scaled transposition of a [rows, columns] matrix into a wider one. */
 function transposeInto(
   target: Float32Array,
   source: Float32Array,
@@ -132,12 +133,13 @@ function transposeInto(
     readonly columns: number
     readonly stride: number
     readonly offset: number
+    readonly scale: number
   },
 ): void {
-  const { rows, columns, stride, offset } = place
+  const { rows, columns, stride, offset, scale } = place
   for (let row = 0; row < rows; row += 1) {
     for (let column = 0; column < columns; column += 1) {
-      target[offset + column * stride + row] = defined(source[row * columns + column])
+      target[offset + column * stride + row] = (source[row * columns + column] as number) * scale
     }
   }
 }

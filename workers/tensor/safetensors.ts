@@ -17,11 +17,10 @@ export async function readSafetensors(
 ): Promise<ReadonlyMap<string, StoredTensor>> {
   const file = await SafetensorsFile.open(path, { bytesMax, headerBytesMax: HEADER_BYTES_MAX })
   try {
-    const tensors = new Map<string, StoredTensor>()
-    for (const [name, { dims }] of file.tensors) {
-      tensors.set(name, { dims, values: await file.read(name) })
-    }
-    return tensors
+    const tensors = [...file.tensors].map(async ([name, { dims }]) => {
+      return [name, { dims, values: await file.read(name) }] as const
+    })
+    return new Map(await Promise.all(tensors))
   } finally {
     await file.close()
   }
