@@ -94,6 +94,7 @@ type Needs = Pick<
   | 'store'
   | 'files'
   | 'images'
+  | 'temporaryBytes'
   | 'log'
 > & {
   /** As in the routes. */

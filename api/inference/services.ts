@@ -85,8 +85,8 @@ export interface InferenceServices {
   }
   /** The store of files, images and recordings. */
   readonly store: ObjectStore
-  /** Limits the stored images and recordings of unfinished requests; no limit if absent. */
-  readonly temporaryBytes?: HeldBytes
+  /** Limits the stored images and recordings of unfinished requests. */
+  readonly temporaryBytes: HeldBytes
   /** The intake of images in messages. */
   readonly images: ImageIntake
   /** Signs the URLs of images. */

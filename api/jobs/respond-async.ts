@@ -7,16 +7,14 @@ import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
 import { JOB_PRIORITIES } from '#shared/db/schema/jobs.ts'
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
-import type { Logger } from '#shared/logger.ts'
-import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
+import { readObject } from '#shared/storage/object-store.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'
-import type { HeldBytes } from './held-bytes.ts'
 import { presentJob } from './job.ts'
 import type { JobStore } from './job-store.ts'
 import { LargeBodies } from './large-bodies.ts'
 import { clientSignal, type Http } from './run-inference.ts'
-import { TemporaryObjects } from './temporary-objects.ts'
+import { TemporaryObjects, type TemporaryServices } from './temporary-objects.ts'
 
 const FORM_BYTES_MAX = 64 * 1024 * 1024
 /** The most bytes of forms that are packed at a time, because each is in memory several times. */
@@ -31,14 +29,13 @@ const METADATA_HEADER = 'x-millrace-metadata'
  * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the URL of a
  * background job instead of running the request now.
  */
-export function respondAsync(services: {
-  readonly background: BackgroundJobs
-  readonly jobs: Pick<JobStore, 'storesNothing'>
-  readonly clock: Clock
-  readonly store: ObjectStore
-  readonly log: Logger
-  readonly temporaryBytes?: HeldBytes
-}): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
+export function respondAsync(
+  services: {
+    readonly background: BackgroundJobs
+    readonly jobs: Pick<JobStore, 'storesNothing'>
+    readonly clock: Clock
+  } & TemporaryServices,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
   const forms = new LargeBodies(PACKED_BYTES_MAX)
   return async (request, reply) => {
     if (!wantsJob(request)) return undefined
@@ -89,22 +86,11 @@ function modelOf({ body, params }: FastifyRequest): string | undefined {
  */
 async function withForm<Result>(
   http: Http,
-  {
-    store,
-    log,
-    forms,
-    temporaryBytes,
-  }: {
-    readonly store: ObjectStore
-    readonly log: Logger
-    readonly forms: LargeBodies
-    readonly temporaryBytes?: HeldBytes
-  },
+  services: TemporaryServices & { readonly forms: LargeBodies },
   use: (body: Buffer) => Promise<Result>,
 ): Promise<Result> {
   const signal = clientSignal(http)
   const { organizationId } = callerOf(http.request)
-  const services = { store, log, ...(temporaryBytes !== undefined && { temporaryBytes }) }
   const temporary = new TemporaryObjects(services, organizationId)
   let bytes = 0
   const metered = new PassThroughBytes((chunk) => {
@@ -114,7 +100,11 @@ async function withForm<Result>(
   })
   try {
     const { key } = await temporary.put(passThrough(http.request.raw, metered), signal)
-    return await forms.with(() => readObject(store, key, FORM_BYTES_MAX), use, signal)
+    return await services.forms.with(
+      () => readObject(services.store, key, FORM_BYTES_MAX),
+      use,
+      signal,
+    )
   } catch (error) {
     throw signal.aborted ? new CancelledError() : error
   } finally {

@@ -5,7 +5,7 @@ import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import { HeldBytes } from './held-bytes.ts'
+import type { HeldBytes } from './held-bytes.ts'
 
 /** The prefix of objects that only the job of one request reads; they are swept after an hour. */
 const PREFIX = 'temporary'
@@ -16,11 +16,11 @@ export function newTemporaryKey(): string {
 }
 
 /** The storage of temporary objects. */
-interface TemporaryServices {
+export interface TemporaryServices {
   readonly store: ObjectStore
   readonly log: Logger
-  /** Limits their bytes; no limit if absent. */
-  readonly temporaryBytes?: HeldBytes
+  /** Limits the stored images and recordings of unfinished requests. */
+  readonly temporaryBytes: HeldBytes
 }
 
 /** Objects that a request stores for its job and deletes at its end. */
@@ -33,7 +33,7 @@ export class TemporaryObjects {
   constructor({ store, log, temporaryBytes }: TemporaryServices, organizationId: string) {
     this.#store = store
     this.#log = log
-    this.#holding = (temporaryBytes ?? new HeldBytes(Number.MAX_SAFE_INTEGER)).open(organizationId)
+    this.#holding = temporaryBytes.open(organizationId)
   }
 
   /** Stores bytes under a new key. Throws when unfinished requests store too many bytes. */

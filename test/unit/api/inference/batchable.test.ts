@@ -6,6 +6,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { createImageIntake } from '#api/inference/request-images.ts'
+import { HeldBytes } from '#api/jobs/held-bytes.ts'
 import type { SubmitRequest } from '#api/jobs/observers.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
@@ -60,6 +61,7 @@ function open(
     store,
     files: { find: async () => undefined },
     images: createImageIntake({ countMax: 1, bytesMax: 1024, urls: 'none' }),
+    temporaryBytes: new HeldBytes(1024 ** 2),
     log: SILENT,
     checkQuota,
   })

@@ -8,6 +8,7 @@ import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createImageIntake, RequestImages, withImages } from '#api/inference/request-images.ts'
+import { HeldBytes } from '#api/jobs/held-bytes.ts'
 import type { GenerateInput, MessageImage } from '#shared/contracts/completion.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
@@ -207,6 +208,7 @@ describe('images of a request', () => {
       log: createLogger({ level: 'silent' }),
       images: createImageIntake({ countMax: 1, bytesMax: 1_000_000, urls: 'all' }),
       files: { find: async () => undefined },
+      temporaryBytes: new HeldBytes(1024 ** 2),
     }
     const load = (organizationId: string) => {
       const images = new RequestImages()

@@ -7,6 +7,7 @@ import { inferencePlugin } from '#api/inference/plugin.ts'
 import { createImageIntake } from '#api/inference/request-images.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { HeldBytes } from '#api/jobs/held-bytes.ts'
 import type { JobEvent, SubmitRequest, Submitter } from '#api/jobs/observers.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { buildApp } from '#api/server/app.ts'
@@ -194,6 +195,7 @@ export async function openSurface(
     files: { find: async () => undefined },
     // Made when something is first put there.
     store: openDirectoryStore(join(tmpdir(), `millrace-surface-${process.pid}`)),
+    temporaryBytes: new HeldBytes(64 * 1024 ** 2),
     images: createImageIntake({ countMax: 4, bytesMax: 1024 * 1024, urls: 'public' }),
     signer: createUrlSigner('secret of the tests'),
     apiKeys: keys,

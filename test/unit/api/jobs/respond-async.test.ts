@@ -6,6 +6,7 @@ import fastify from 'fastify'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import { HeldBytes } from '#api/jobs/held-bytes.ts'
 import { respondAsync } from '#api/jobs/respond-async.ts'
 import { addRequestContext } from '#api/v1/request-context.ts'
 import { systemClock } from '#shared/clock.ts'
@@ -48,6 +49,7 @@ async function open() {
     background,
     clock: systemClock,
     store: openDirectoryStore(folder),
+    temporaryBytes: new HeldBytes(1024 * MEBIBYTE),
     jobs: { storesNothing: async () => false },
     log: createLogger({ level: 'silent' }),
   })
