@@ -29,7 +29,7 @@ interface RouteRow<G extends Guard, B, Q, P> {
   /** Dotted name of the operation, for logs and metrics. */
   readonly operation: string
   readonly guard: G
-  /** Which requests to a public row need a signed-in user nevertheless. */
+  /** Which requests to a public row still need a signed-in user. */
   readonly needsUser?: (body: Value<B>, query: Value<Q>) => boolean
   /** The bucket that counts requests of the client's address. */
   readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)

@@ -261,7 +261,7 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob, input: string)
   try {
     await producer.enqueue(job.envelope, job.priority, input)
   } catch (cause) {
-    // The job may have been enqueued nevertheless: the caller stops it.
+    // The job may still have been enqueued: the caller stops it.
     throw unavailable(cause)
   }
 }

@@ -5,7 +5,7 @@ import type { Db } from './client.ts'
 /** The time of the database at the start of the transaction. */
 export const databaseNow: SQL<Date> = sql`now()`
 
-/** A time relative to that of the database; negative seconds lie in the past. */
+/** A time relative to that of the database; negative seconds are in the past. */
 export function secondsFromNow(seconds: number | null): SQL<Date> {
   return sql`now() + make_interval(secs => ${seconds})`
 }

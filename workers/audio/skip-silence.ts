@@ -24,7 +24,7 @@ interface Stretch {
 const THRESHOLD_GAP = 0.15
 const THRESHOLD_MIN = 0.01
 const SPEECH_SECONDS_MIN = 0.25
-// Times are rounded, so an end may lie after the end of its stretch.
+// Times are rounded, so an end may be after the end of its stretch.
 const TOLERANCE_SECONDS = 0.01
 
 /** Passes on speech, from the padding before it to the end of the silence after it. */

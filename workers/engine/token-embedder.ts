@@ -63,7 +63,7 @@ export class TokenEmbedder {
     return this.#session.close()
   }
 
-  /** Copies the parts of images that lie within a row. */
+  /** Copies the parts of images that are within a row. */
   #fill(target: Float32Array, offset: number, columns: number, { first, spans }: RowSpans): void {
     for (const { start, embeddings } of spans) {
       const length = embeddings.length / this.#size

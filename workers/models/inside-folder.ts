@@ -7,7 +7,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 const SNAPSHOT = /^(.+)[/\\]snapshots[/\\][^/\\]+(?=[/\\]|$)/
 
 /**
- * The path of a file in a model's folder. Throws `ModelLoadError` when the file lies outside: a
+ * The path of a file in a model's folder. Throws `ModelLoadError` when the file is outside: a
  * link or a path in a configuration must not show other files of the machine. Rejects with `ENOENT`
  * when there is none.
  */

@@ -62,7 +62,7 @@ function shapeOf(max: number, { temperature }: DrawParams): Shape {
 
 function leastOfNucleus(scores: Float32Array, floor: number, shape: Shape, topP: number): number {
   const total = sumWeights(scores, shape, floor)
-  // Tokens below this weight sum to less than the cut-off share, so the nucleus lies above.
+  // Tokens below this weight sum to less than the cut-off share, so the nucleus is above.
   const weight = ((1 - topP) * total) / scores.length / 2
   const least = Math.max(floor, shape.max + Math.log(weight) / shape.scale)
   return nucleusThreshold(scores, shape, { wanted: topP * total, least })

@@ -142,7 +142,7 @@ async function findTyped(
   const { contact, code, kinds } = guess
   const { jwt, rateLimits } = services.config
   const candidates = await findCandidates(services, guess.type, contact)
-  // Without candidates the database is queried nevertheless, so that the answer takes as long.
+  // The database is queried without candidates too, so that the answer takes as long.
   const userIds = candidates.length > 0 ? candidates.map((user) => user.id) : [randomUUID()]
   const isRight = gatewayCheck(services, contact, code)
   // A gateway's code identifies the number, not the user, so it cannot decide between several

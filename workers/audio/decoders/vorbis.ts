@@ -103,7 +103,7 @@ function slopeOf(length: number): Float32Array {
   })
 }
 
-/** Both halves of a block; each slope lies in the middle of its half. */
+/** Both halves of a block; each slope is in the middle of its half. */
 function applyWindow(block: Float32Array, rising: ArrayLike<number>, falling: ArrayLike<number>) {
   const half = block.length / 2
   const first = block.slice(0, half)

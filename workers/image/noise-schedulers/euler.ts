@@ -36,7 +36,7 @@ interface SigmaPlan {
 /** The levels of a configuration for a number of steps. */
 export function planSigmas(config: NoiseSchedulerConfig, steps: number): SigmaPlan {
   const trained = noiseLevels(config)
-  // Unlike DDIM's, these may lie between two trained timesteps.
+  // Unlike DDIM's, these may be between two trained timesteps.
   const spaced = spacedTimesteps(config, steps, Math.fround)
   const between = spaced.map((t) => interpolate(trained, t))
   const isTrained = config.sigmaCurve === 'trained'

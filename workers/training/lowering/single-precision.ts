@@ -12,7 +12,7 @@ const HALF = ELEMENT_TYPES.float16.onnxType
 const SINGLE = ELEMENT_TYPES.float32.onnxType
 
 /**
- * A graph that computes in single precision. Weights of half precision that lie in a file are cast
+ * A graph that computes in single precision. Weights of half precision that are in a file are cast
  * where they enter.
  */
 export function inSinglePrecision(graph: Graph): Graph {
