@@ -72,7 +72,7 @@ export function multipartUploadsPlugin(services: MultipartServices): FastifyPlug
     const path = '/uploads/:upload_id/complete'
     app.post(path, { schema: COMPLETE_UPLOAD, config: SCOPE }, async (request, reply) => {
       const upload = await pendingUpload(services, request, request.params.upload_id)
-      // Two concurrent completions would each read and store the bytes; one of them would be discarded.
+      // Two concurrent completions would both store the bytes, and one file would be discarded.
       if (joining.has(upload.id)) throw failure.conflict('The upload is being completed.')
       joining.add(upload.id)
       try {

@@ -74,8 +74,9 @@ function findIntegerProduct(
 }
 
 /**
- * The weights of MatMulNBits as [in, out]. They are stored as [out, blocks, bytes of a block] with one
- * scale and one zero point for each block; two values of four bits share a byte, the lower first.
+ * The weights of MatMulNBits as [in, out]. They are stored as [out, blocks, bytes of a block] with
+ * one scale and one zero point for each block; two values of four bits share a byte, the lower
+ * first.
  */
 function blockWeights(node: GraphNode, writer: GraphWriter): string {
   const [, packed = '', scales = '', zeros = ''] = node.inputs
