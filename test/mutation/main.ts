@@ -10,9 +10,19 @@ import { relatedTests } from './related-tests.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const USAGE =
-  'npm run test:mutation -- <folder or file …> [--seed n] [--mutants n] [--tests n] [--minutes n]'
+  'npm run test:mutation -- <folder, file or file:line …> [--seed n] [--mutants n] [--tests n] [--minutes n]'
+
+const NEEDS_SERVICES = 'test/integration/'
+/** A test file in the output of a run that failed. */
+const FAILED = /test\/\S+\.test\.ts/
 
 type Outcome = 'killed' | 'survived' | 'no tests' | 'timed out'
+
+interface Result {
+  readonly outcome: Outcome
+  /** The first test file that failed. */
+  readonly by?: string | undefined
+}
 
 interface Drawn extends Mutant {
   readonly file: string
@@ -25,23 +35,22 @@ const { values, positionals } = parseArgs({
     mutants: { type: 'string', default: '20' },
     tests: { type: 'string', default: '12' },
     minutes: { type: 'string', default: '30' },
-    'timeout-seconds': { type: 'string', default: '120' },
+    'timeout-seconds': { type: 'string', default: '240' },
   },
 })
 await main()
 
 /** Draws mutants of the files, tests each by the tests nearest to it, and lists the survivors. */
 async function main(): Promise<void> {
-  const files = filesOf(positionals)
-  if (files.length === 0) throw new Error(USAGE)
-  const drawn = draw(files, Number(values.mutants))
+  const drawn = draw(positionals, Number(values.mutants))
+  if (drawn.length === 0) throw new Error(USAGE)
   const until = Date.now() + Number(values.minutes) * 60_000
   const counts = new Map<Outcome, number>()
   for (const mutant of drawn) {
     if (Date.now() > until) break
-    const outcome = await tryMutant(mutant)
+    const { outcome, by = '' } = await tryMutant(mutant)
     counts.set(outcome, (counts.get(outcome) ?? 0) + 1)
-    print(`${outcome.padEnd(9)} ${mutant.file}:${mutant.line}  ${mutant.title}`)
+    print(`${outcome.padEnd(9)} ${mutant.file}:${mutant.line}  ${mutant.title}  ${by}`.trimEnd())
   }
   const [killed, tried] = [
     (counts.get('killed') ?? 0) + (counts.get('timed out') ?? 0),
@@ -63,10 +72,18 @@ function filesOf(places: readonly string[]): string[] {
     .filter((path) => statSync(join(ROOT, path)).isFile())
 }
 
-function draw(files: readonly string[], count: number): Drawn[] {
+/** Mutants of these folders, files and lines (`file:line`). */
+function draw(places: readonly string[], count: number): Drawn[] {
   const random = createRandom(Number(values.seed))
-  const all = files.flatMap((file) =>
-    findMutants(readFileSync(join(ROOT, file), 'utf8')).map((mutant) => ({ ...mutant, file })),
+  const lines = new Map<string, number>()
+  for (const place of places) {
+    const [file = '', line] = place.split(':')
+    if (line !== undefined) lines.set(file, Number(line))
+  }
+  const all = filesOf(places.map((place) => place.replace(/:\d+$/, ''))).flatMap((file) =>
+    findMutants(readFileSync(join(ROOT, file), 'utf8'))
+      .filter(({ line }) => line === (lines.get(file) ?? line))
+      .map((mutant) => ({ ...mutant, file })),
   )
   const drawn: Drawn[] = []
   while (drawn.length < count && all.length > 0) {
@@ -75,30 +92,54 @@ function draw(files: readonly string[], count: number): Drawn[] {
   return drawn
 }
 
-async function tryMutant({ file, start, end, replacement }: Drawn): Promise<Outcome> {
-  const tests = relatedTests(ROOT, file, Number(values.tests))
-  if (tests.length === 0) return 'no tests'
+async function tryMutant(mutant: Drawn): Promise<Result> {
+  const tests = relatedTests(ROOT, mutant.file, Number(values.tests))
+  // Tests that need services start them only when the others have not noticed.
+  const [alone, served] = [
+    tests.filter((test) => !test.startsWith(NEEDS_SERVICES)),
+    tests.filter((test) => test.startsWith(NEEDS_SERVICES)),
+  ]
+  let result: Result = { outcome: 'no tests' }
+  for (const group of [alone, served]) {
+    if (group.length > 0) result = await runTests(mutant, group)
+    if (result.outcome === 'killed' || result.outcome === 'timed out') break
+  }
+  return result
+}
+
+async function runTests(
+  { file, start, end, replacement }: Drawn,
+  tests: readonly string[],
+): Promise<Result> {
   const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs')
   const config = join(import.meta.dirname, 'vitest.config.ts')
-  const args = ['run', '--config', config, '--reporter=dot', ...tests]
-  const child = spawn(process.execPath, [vitest, ...args], {
-    cwd: ROOT,
-    stdio: 'ignore',
-    env: {
-      ...process.env,
-      ...mutationEnv({ file: join(ROOT, file), start, end, replacement }),
-      FUZZ_SEED: values.seed,
+  const child = spawn(
+    process.execPath,
+    [vitest, 'run', '--config', config, '--reporter=dot', ...tests],
+    {
+      cwd: ROOT,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: {
+        ...process.env,
+        ...mutationEnv({ file: join(ROOT, file), start, end, replacement }),
+        FUZZ_SEED: values.seed,
+      },
     },
-  })
+  )
   let isLate = false
   const timer = setTimeout(() => {
     isLate = true
     child.kill('SIGKILL')
   }, Number(values['timeout-seconds']) * 1000)
+  let output = ''
+  child.stderr.on('data', (chunk: Buffer) => {
+    output += chunk.toString()
+  })
   const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
   clearTimeout(timer)
-  if (isLate) return 'timed out'
-  return code === 0 ? 'survived' : 'killed'
+  if (isLate) return { outcome: 'timed out' }
+  if (code === 0) return { outcome: 'survived' }
+  return { outcome: 'killed', by: FAILED.exec(output)?.[0] }
 }
 
 function print(line: string): void {

@@ -1,21 +1,32 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
-const IMPORTED = /(?:from|import)\s*\(?\s*'([#.][^']+)'/g
+// Imports, and the paths of programs and threads that are started.
+const NAMED = /'([^'\n]+\.ts)'/g
+// A table of texts, such as an error code or a route; short ones are in most tests.
+const LITERAL = /'([^'\n]{5,60})'/g
 
 /**
- * Tests that import a file: those whose paths share most words with its own first, then by the
- * number of imports between. The words of the file's name count twice. Paths are relative to the
- * root. Tests that start the product as processes of its own import it too, and do not see the
- * change.
+ * Tests that import a file, or start a process that does: those whose paths and texts share most
+ * with it first, then by the number of imports between. The words of a path count, those of the
+ * file's name twice, and so do the literals, such as an error code, that few tests name. Paths are
+ * relative to the root.
  */
 export function relatedTests(root: string, file: string, max: number): string[] {
   const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, '.ts'))]
-  return globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
+  const tests = globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
+  const literals = literalsOf(root, file)
+  const named = new Map(tests.map((test) => [test, common(literals, literalsOf(root, test))]))
+  const rarity = (literal: string) =>
+    1 / [...named.values()].filter((texts) => texts.includes(literal)).length
+  return tests
     .map((test) => ({
       test,
       distance: distanceOf(root, test, file),
-      shared: sharedBy(wordsOf(test), words) + sharedBy(wordsOf(basename(test)), nameWords),
+      shared:
+        common(wordsOf(test), words).length +
+        common(wordsOf(basename(test)), nameWords).length +
+        (named.get(test) ?? []).reduce((sum, literal) => sum + rarity(literal), 0),
     }))
     .filter(({ distance }) => distance !== undefined)
     .sort((a, b) => {
@@ -26,8 +37,8 @@ export function relatedTests(root: string, file: string, max: number): string[] 
     .map(({ test }) => test)
 }
 
-function sharedBy(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
-  return [...one].filter((word) => other.has(word)).length
+function common(one: ReadonlySet<string>, other: ReadonlySet<string>): string[] {
+  return [...one].filter((word) => other.has(word))
 }
 
 /** The words of a path, such as those of `api/limits/limit-store.ts`, in the singular. */
@@ -48,16 +59,29 @@ function distanceOf(root: string, test: string, file: string): number | undefine
   return undefined
 }
 
-const known = new Map<string, string[]>()
+function literalsOf(root: string, path: string): Set<string> {
+  const found = [...textOf(root, path).matchAll(LITERAL)].map(([, literal = '']) => literal)
+  return new Set(found.filter((literal) => !literal.endsWith('.ts')))
+}
+
+const imports = new Map<string, string[]>()
 
 function importsOf(root: string, path: string): string[] {
-  let found = known.get(path)
+  let found = imports.get(path)
   if (found === undefined) {
-    const text = readFileSync(join(root, path), 'utf8')
-    found = [...text.matchAll(IMPORTED)]
-      .map(([, name = '']) => (name.startsWith('#') ? name.slice(1) : join(dirname(path), name)))
-      .filter((name) => name.endsWith('.ts') && existsSync(join(root, name)))
-    known.set(path, found)
+    found = [...textOf(root, path).matchAll(NAMED)].flatMap(([, name = '']) => {
+      const places = name.startsWith('#') ? [name.slice(1)] : [join(dirname(path), name), name]
+      return places.find((place) => existsSync(join(root, place))) ?? []
+    })
+    imports.set(path, found)
   }
   return found
+}
+
+const texts = new Map<string, string>()
+
+function textOf(root: string, path: string): string {
+  const text = texts.get(path) ?? readFileSync(join(root, path), 'utf8')
+  texts.set(path, text)
+  return text
 }

@@ -1,7 +1,7 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config'
 
 import base from '../../vitest.config.ts'
-import { readMutation } from './mutation.ts'
+import { applyMutation, readMutation } from './mutation.ts'
 
 const mutation = readMutation(process.env)
 // Each project is a server of its own and needs the plugin itself.
@@ -18,9 +18,7 @@ export default defineConfig({
           name: 'mutation',
           enforce: 'pre' as const,
           transform(code: string, id: string) {
-            return id === mutation.file
-              ? code.slice(0, mutation.start) + mutation.replacement + code.slice(mutation.end)
-              : undefined
+            return id === mutation.file ? applyMutation(code, mutation) : undefined
           },
         },
       ],
