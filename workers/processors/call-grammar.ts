@@ -149,8 +149,9 @@ const KEYWORDS_OF_TEXT = ['pattern', 'x-lark', 'format', 'minLength', 'maxLength
 function valueGrammar(value: Json, root: Json, tools: ValueTools): Grammar {
   const { compiler, syntax, quote, compileJson } = tools
   const { builder } = compiler.json
-  if (Array.isArray(value.enum)) {
-    return builder.choiceOf(value.enum.map((entry) => builder.literal(writtenAs(entry, tools))))
+  const values = 'const' in value ? [value.const] : value.enum
+  if (Array.isArray(values)) {
+    return builder.choiceOf(values.map((entry) => builder.literal(writtenAs(entry, tools))))
   }
   if (value.type === 'boolean' && syntax !== 'gemma') {
     return builder.choice(builder.literal('True'), builder.literal('False'))

@@ -4,6 +4,7 @@ import { JsonCall } from '#api/inference/answers/json-call.ts'
 import { findTag } from '#api/inference/answers/partial-tag.ts'
 import { type CallFormat, callFormat } from '#shared/contracts/answer-formats.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
+import { isRecord } from '#shared/json.ts'
 
 /** A parsed part of an answer: content, reasoning or a tool call. */
 export type AnswerPart =
@@ -185,11 +186,14 @@ export class ToolCallParser {
 /** The type of a parameter in the schema of its tool; undefined if the schema states none. */
 function typeOf(tools: readonly ToolDefinition[], name: string, parameter: string): unknown {
   const schema = tools.find((tool) => tool.name === name)?.parameters as
-    | { readonly properties?: Readonly<Record<string, { readonly type?: unknown } | undefined>> }
+    | { readonly properties?: Readonly<Record<string, unknown>> }
     | undefined
   const properties = schema?.properties
   if (properties === undefined || !Object.hasOwn(properties, parameter)) return undefined
   const property = properties[parameter]
-  // A choice between schemas may be anything but plain text.
-  return property?.type ?? (property !== undefined && 'anyOf' in property ? 'any' : undefined)
+  if (!isRecord(property)) return undefined
+  const values = 'const' in property ? [property.const] : [property.enum ?? []].flat()
+  // A choice between schemas, and one of other values than texts, may be anything but plain text.
+  const isAny = 'anyOf' in property || values.some((value) => typeof value !== 'string')
+  return property.type ?? (isAny ? 'any' : undefined)
 }

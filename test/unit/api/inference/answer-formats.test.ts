@@ -8,7 +8,14 @@ const WEATHER = {
   name: 'get_weather',
   parameters: {
     type: 'object',
-    properties: { city: { type: 'string' }, days: { type: 'integer' }, exact: { type: 'boolean' } },
+    properties: {
+      city: { type: 'string' },
+      days: { type: 'integer' },
+      exact: { type: 'boolean' },
+      level: { enum: [1, 'all'] },
+      unit: { enum: ['1', '2'] },
+      free: true,
+    },
   },
 }
 const TOOLS: ToolPlan = {
@@ -170,6 +177,12 @@ const CALLS: readonly Case[] = [
     dialect: { calls: 'qwen3_coder' },
     text: '<tool_call>\n<function=get_weather>\n<parameter=city>\nPa\n"ris"\n</parameter>\n<parameter=days>\n2\n</parameter>\n<parameter=exact>\nTrue\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>',
     calls: [{ name: 'get_weather', arguments: { city: 'Pa\n"ris"', days: 2, exact: true } }, NOW],
+  },
+  {
+    title: 'Qwen3-Coder with values whose schema states no type',
+    dialect: { calls: 'qwen3_coder' },
+    text: '<tool_call>\n<function=get_weather>\n<parameter=level>\n1\n</parameter>\n<parameter=unit>\n1\n</parameter>\n<parameter=free>\n1\n</parameter>\n</function>\n</tool_call>',
+    calls: [{ name: 'get_weather', arguments: { level: 1, unit: '1', free: '1' } }],
   },
   {
     title: 'gpt-oss',

@@ -17,8 +17,10 @@ const WEATHER: ToolDefinition = {
       city: { type: 'string', enum: ['Paris', 'Rome'] },
       days: { type: 'integer', minimum: 0, maximum: 9 },
       exact: { type: 'boolean' },
+      isMetric: { const: true },
+      unit: { const: 'km' },
     },
-    required: ['city', 'days'],
+    required: ['city', 'days', 'isMetric', 'unit'],
   },
 }
 const CLOCK: ToolDefinition = { name: 'clock' }
@@ -69,11 +71,12 @@ async function answer(calls: CallFormatName, input: Partial<GenerateInput>, word
 
 function expectWeather(call: { name: string; arguments: string } | undefined, written: string) {
   expect(call?.name, written).toBe('weather')
-  const { city, days, exact = true } = JSON.parse(call?.arguments ?? 'null')
+  const { city, days, exact = true, ...fixed } = JSON.parse(call?.arguments ?? 'null')
   expect(['Paris', 'Rome'], written).toContain(city)
   expect(days, written).toBeGreaterThanOrEqual(0)
   expect(days, written).toBeLessThanOrEqual(9)
   expect(typeof exact, written).toBe('boolean')
+  expect(fixed, written).toEqual({ isMetric: true, unit: 'km' })
 }
 
 describe.each(FAMILIES)('calls in the format of %s', (family) => {
