@@ -261,6 +261,18 @@ describe('a setting', () => {
     expect(server.messages).toEqual([])
   })
 
+  it('ends the codes of text messages: AUTH_SMS_OTP_EXP', async () => {
+    await start({ AUTH_EXTERNAL_PHONE_ENABLED: 'true', AUTH_SMS_OTP_EXP: '90' })
+    const verifyAfter = async (phone: string, seconds: number) => {
+      await post('/otp', { phone })
+      server.clock.advance(seconds)
+      const token = server.messages.at(-1)?.otp
+      return (await post('/verify', { type: 'sms', phone, token })).body
+    }
+    expect((await verifyAfter('+41790000003', 91)).error_code).toBe('otp_expired')
+    expect((await verifyAfter('+41790000004', 89)).user.phone).toBe('41790000004')
+  })
+
   it('writes the code into the text of a message', async () => {
     await start({ AUTH_EXTERNAL_PHONE_ENABLED: 'true', AUTH_SMS_TEMPLATE: 'Hi {{.Code}}!' })
     const body = { phone: '+41790000002', password: PASSWORD }

@@ -8,9 +8,13 @@ import { systemClock } from '#shared/clock.ts'
 import type { TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 import { failure } from '#shared/errors.ts'
 
-/** Runs a validated job whose training ends without replies; returns what happened in order. */
-async function runQueued(leaveSlot: () => void = () => {}) {
+/**
+ * Runs a validated job whose training replies with this progress and ends; returns what happened
+ * in order, and the names of the recorded events.
+ */
+async function runQueued(leaveSlot: () => void = () => {}, replies: readonly object[] = []) {
   const steps: string[] = []
+  const recorded: string[] = []
   const request = {
     context: {
       stored: {
@@ -28,11 +32,20 @@ async function runQueued(leaveSlot: () => void = () => {}) {
   }
   const services = {
     catalogue: { find: (id: string) => ({ id }) },
-    tuning: { fail: async () => steps.push('fail') },
+    tuning: {
+      fail: async () => steps.push('fail'),
+      async progress(_id: string, { events }: { events: readonly { name: string }[] }) {
+        recorded.push(...events.map(({ name }) => name))
+        return true
+      },
+      addCheckpoint: async () => {},
+    },
     submitter: {
       submit() {
         steps.push('submit')
-        return (async function* () {})()
+        return (async function* () {
+          for (const training of replies) yield { type: 'progress', training }
+        })()
       },
     },
     clock: systemClock,
@@ -58,11 +71,11 @@ async function runQueued(leaveSlot: () => void = () => {}) {
     () => undefined,
     (thrown: unknown) => thrown,
   )
-  return { steps, error }
+  return { steps, error, recorded }
 }
 
 it('a training releases the slot of its background job before it waits for a worker', async () => {
-  expect(await runQueued()).toEqual({ steps: ['leaveSlot', 'submit'], error: undefined })
+  expect(await runQueued()).toMatchObject({ steps: ['leaveSlot', 'submit'], error: undefined })
 })
 
 it('a training that may not release its slot is retried later', async () => {
@@ -71,4 +84,20 @@ it('a training that may not release its slot is retried later', async () => {
   })
   expect(steps).toEqual(['leaveSlot'])
   expect(error).toMatchObject({ kind: 'overloaded' })
+})
+
+it('records about a thousand steps of a long training, and each with a checkpoint or a loss', async () => {
+  const progress = Array.from({ length: 5000 }, (_, index) => ({
+    step: index + 1,
+    steps: 5000,
+    trainLoss: 1,
+    trainedTokens: 1,
+    ...(index + 1 === 2 && { checkpoint: { step: 2, prefix: 'two' } }),
+    ...(index + 1 === 3 && { validationLoss: 1 }),
+  }))
+  const { recorded, error } = await runQueued(() => {}, progress)
+  expect(error).toBeUndefined()
+  expect(recorded.slice(0, 5)).toEqual(['step:1', 'step:2', 'step:3', 'step:5', 'step:10'])
+  expect(recorded.at(-1)).toBe('step:5000')
+  expect(recorded).toHaveLength(1003)
 })

@@ -96,6 +96,13 @@ describe('a folder that cannot be opened', () => {
       /inference\.noise_w/,
     ],
     [
+      'with a scale below zero',
+      'piper',
+      'voice.onnx.json',
+      { inference: { length_scale: -1 } },
+      /inference\.length_scale/,
+    ],
+    [
       'without the mark of an end',
       'piper',
       'voice.onnx.json',
