@@ -12,7 +12,7 @@ const LITERAL = /'([^'\n]{5,60})'/g
  * file's name twice, and so do the literals, such as an error code, that few tests name. Paths are
  * relative to the root.
  */
-export function relatedTests(root: string, file: string, max: number): string[] {
+export function relatedTests(root: string, file: string): string[] {
   const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, '.ts'))]
   const tests = globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
   const literals = literalsOf(root, file)
@@ -33,7 +33,6 @@ export function relatedTests(root: string, file: string, max: number): string[] 
       const [near, far] = [a.distance ?? 0, b.distance ?? 0]
       return b.shared - a.shared || near - far || a.test.localeCompare(b.test)
     })
-    .slice(0, max)
     .map(({ test }) => test)
 }
 
