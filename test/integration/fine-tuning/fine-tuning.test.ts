@@ -360,7 +360,7 @@ it('maintenance ends lost jobs, and deletes the data of deleted organizations an
   }
   await query("insert into organizations (id, name) values ('org-swept', 'Swept')")
   await query("insert into organizations (id, name, deleted_at) values ('org-gone', 'x', now())")
-  await add('ftjob-swept-lost', 'org-swept')
+  const lost = await add('ftjob-swept-lost', 'org-swept')
   const done = await add('ftjob-swept-done', 'org-swept')
   await add('ftjob-swept-gone', 'org-gone')
   await tuning.move(done.id, {
@@ -378,6 +378,10 @@ it('maintenance ends lost jobs, and deletes the data of deleted organizations an
     { id: 'ftjob-swept-lost', status: 'cancelled' },
   ])
   expect((await tuning.list('org-gone', { limit: 9 })).rows).toEqual([])
+  // A result that arrives after the cancellation adds no model.
+  await tuning.succeed(lost, { model: 'ft:lost', prefix, trainedTokens: 1 })
+  const models = "select id from tuned_models where organization_id = 'org-swept'"
+  expect((await query(models)).rows).toEqual([{ id: 'ft:swept' }])
   // Jobs are kept for a month after their end, and those of a model as long as the model.
   await query("update fine_tuning_jobs set updated_at = now() - interval '31 days'")
   await tuning.sweep()

@@ -20,26 +20,6 @@ import {
 const dataDirOf = (folder: string) => join(folder, 'my data')
 
 describe('millrace up, started anew,', () => {
-  it('keeps secrets and data over a restart, readable only by their owner', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const first = await startInstallation(dataDir)
-    const secrets = await readFile(join(dataDir, 'secrets.json'), 'utf8')
-    const made = runCommand(['keys', 'create', '--name', 'kept'], envOf(dataDir))
-    await first.end('SIGTERM')
-    expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
-    const second = await startInstallation(dataDir)
-    try {
-      expect(await readFile(join(dataDir, 'secrets.json'), 'utf8')).toBe(secrets)
-      expect((await stat(join(dataDir, 'secrets.json'))).mode & 0o777).toBe(0o600)
-      expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
-      expect(await statusOf(second, made.stdout.trim())).toBe(200)
-      expect(await statusOf(second, 'mr-unknown')).toBe(401)
-      expect(runCommand(['keys', 'list'], envOf(dataDir)).stdout).toContain('kept')
-    } finally {
-      await second.end('SIGTERM')
-    }
-  })
-
   it('serves the models that load and names the others', { timeout: 120_000 }, async ({
     folder,
   }) => {
@@ -72,13 +52,22 @@ describe('millrace up, started anew,', () => {
     }
   })
 
-  it('leaves no process running after a signal, and starts again afterwards', {
+  it('leaves no process running after a signal, and starts again with its secrets and data', {
     timeout: 300_000,
   }, async ({ folder }) => {
     const dataDir = dataDirOf(folder)
+    const secretsFile = join(dataDir, 'secrets.json')
+    let kept: { readonly key: string; readonly secrets: string } | undefined
     for (const signal of ['SIGINT', 'SIGKILL', 'SIGTERM'] as const) {
       const millrace = await startInstallation(dataDir)
       expect(processesOf(dataDir).length).toBeGreaterThan(3)
+      kept ??= { key: createKey(dataDir), secrets: await readFile(secretsFile, 'utf8') }
+      expect(await readFile(secretsFile, 'utf8')).toBe(kept.secrets)
+      // Readable only by their owner.
+      expect((await stat(secretsFile)).mode & 0o777).toBe(0o600)
+      expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
+      expect(await statusOf(millrace, kept.key)).toBe(200)
+      expect(await statusOf(millrace, 'mr-unknown')).toBe(401)
       expect([signal, await millrace.end(signal)]).toEqual([
         signal,
         signal === 'SIGKILL' ? null : 0,
@@ -113,6 +102,12 @@ describe('millrace up, started anew,', () => {
     expect(await leftoversOf(dataDir)).toEqual([])
   })
 })
+
+function createKey(dataDir: string): string {
+  const made = runCommand(['keys', 'create', '--name', 'kept'], envOf(dataDir))
+  expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
+  return made.stdout.trim()
+}
 
 async function statusOf({ port }: Installation, key: string): Promise<number> {
   const url = `http://localhost:${port}/v1/models`
