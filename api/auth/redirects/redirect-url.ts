@@ -32,6 +32,8 @@ export function isRedirectAllowed(target: string, rules: RedirectRules): boolean
   if (url.username !== '' || url.password !== '' || !isHostAsWritten(target, url)) return false
   if (SCRIPT_SCHEMES.has(url.protocol)) return false
   if (isOnSite(url, rules.siteUrl)) return true
+  // Browsers remove these segments, and would leave the listed path.
+  if (DOT_SEGMENT.test(target)) return false
   if (isForeignAddress(url)) return isListedLiterally(target, rules.uriAllowList)
   return isListed(target, rules.uriAllowList)
 }
@@ -40,6 +42,7 @@ const URL_CHARACTERS_MAX = 2048
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it finds them.
 const HOSTILE = /[\u0000-\u0020\u007f\\<>"`{}^|]/
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i
+const DOT_SEGMENT = /^[^?#]*\/(?:\.|%2e){1,2}(?:[/?#]|$)/i
 const SCRIPT_SCHEMES = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 
@@ -57,21 +60,28 @@ function isOnSite(url: URL, siteUrl: string): boolean {
   return url.port === site.port || (isHttp(url) && LOOPBACK.test(url.hostname))
 }
 
-// The parts of an entry are compared one by one: a wildcard of the host or the path must not extend
-// into the scheme or the port, as in `https://example.com**`.
+// The parts of an entry are compared one by one, because a wildcard must not extend into another
+// part: `https://**.example.com` must not match `https://evil.test/.example.com`, nor
+// `https://example.com**` another scheme, host or port.
 function isListed(target: string, globs: readonly string[]): boolean {
   const url = new URL(target)
   return globs
     .flatMap((glob) => expandBraces(glob) ?? [])
     .some((glob) => {
-      const [, scheme = '', authority = ''] = GLOB_PARTS.exec(glob) ?? []
-      const port = GLOB_PORT.exec(authority)?.[1] ?? ''
+      const [, scheme = '', authority = '', path] = GLOB_PARTS.exec(glob) ?? []
+      const [, host = '', port = ''] = GLOB_AUTHORITY.exec(authority) ?? []
       return (
         matchesScheme(scheme, url) &&
+        matchesHost(path === undefined ? host.replace(ENDING_WILDCARD, '') : host, url) &&
         (matchesGlob(port, url.port) || port === DEFAULT_PORTS[url.protocol]) &&
         matchesGlob(glob, withoutFragment(target))
       )
     })
+}
+
+// The host of an app's URL (`myapp://callback`) is the beginning of its path.
+function matchesHost(host: string, url: URL): boolean {
+  return !isHttp(url) || matchesGlob(host.toLowerCase(), url.hostname)
 }
 
 // Apps list their schemes with wildcards (`com.example.app.*://**`); http and https must be written
@@ -81,8 +91,10 @@ function matchesScheme(scheme: string, url: URL): boolean {
   return isHttp(url) ? scheme.toLowerCase() === named : matchesGlob(scheme, named)
 }
 
-const GLOB_PARTS = /^(.*?):\/\/([^/]*)/s
-const GLOB_PORT = /^(?:\\\[[0-9a-f:]+\\\]|[^:]*):(.*)$/i
+const GLOB_PARTS = /^(.*?):\/\/([^/]*)(\/.*)?$/s
+const GLOB_AUTHORITY = /^(\\\[[0-9a-f:]+\\\]|[^:]*)(?::(.*))?$/is
+// Behind a whole name, the wildcard at the end of an entry without a path means the path.
+const ENDING_WILDCARD = /(?<=[a-z0-9])\*+$/i
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' }
 
 function isHttp(url: URL): boolean {

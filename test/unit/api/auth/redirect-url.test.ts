@@ -23,6 +23,11 @@ const RULES = {
     'http://ports.example.io:*/**',
     'https://class.example.io:300[0-9]/**',
     'http://\\[::1\\]:8000/**',
+    'https://**.any.example.io/**',
+    'https://*.*.two.example.io/**',
+    'https://App?.Example.Biz/**',
+    'https://paths.example.org/mine/**',
+    'https://start.example.*',
   ],
 }
 
@@ -75,6 +80,25 @@ describe('isRedirectAllowed', () => {
     check('https://glued.example.io:8443/a', false)
     check('https://both.example.io/a', false)
     check('http://both.example.io/a', false)
+    check('https://glued.example.io.evil.test/a', false)
+    check('https://glued.example.iox', false)
+    check('https://glued.example.io?a=b', true)
+    check('https://a.b.any.example.io/c', true)
+    check('https://evil.test/.any.example.io/c', false)
+    check('https://evil.test?.any.example.io/c', false)
+    check('https://evil.test:443/.any.example.io/c', false)
+    check('https://a.b.two.example.io/c', true)
+    check('https://evil.test?.two.example.io/c', false)
+    check('https://evil.test/c?d=.two.example.io/c', false)
+    check('https://deep.example.org/a/../b', false)
+    check('https://paths.example.org/mine/.well-known/x', true)
+    check('https://paths.example.org/mine/../other', false)
+    check('https://paths.example.org/mine/%2E./other', false)
+    check('https://paths.example.org/mine/..?a=b', false)
+    check('https://paths.example.org/mine/a?b=/../c', true)
+    check('https://App1.Example.Biz/a', true)
+    check('https://start.example.org', true)
+    check('https://start.example.org.evil.test', false)
     check('http://named.example.io/a', true)
     check('https://named.example.io/a', true)
     check('https://named.example.io:444/a', false)
