@@ -186,6 +186,12 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
       hypothesis_template: '{}'.repeat(Math.min(size / 10, 500)),
     },
   ],
+  // Beyond the parts that a request may have, but within a body.
+  moderation: (size) => ['/moderations', { model: 'moderation', input: words(size * 4) }],
+  'moderation of one word': (size) => [
+    '/moderations',
+    { model: 'moderation', input: 'a'.repeat(size) },
+  ],
   allowed_token_ids: (size) => completion({ allowed_token_ids: list(size, (at) => at) }),
   edits: (size) => ['/edits', { model: 'chat', input: words(size), instruction: 'Repeat' }],
   documents: (size) => ['/engines/chat/search', { query: 'a', documents: list(size, () => 'a') }],

@@ -43,11 +43,14 @@ const PADDING_SHARE_MAX = 0.2
 
 /**
  * The only owner of waiting items. While batches run, the next one is assembled: it starts with the
- * item that has waited longest and is filled with the items closest to it in length, because a
- * batch costs its longest item times its size.
+ * oldest item of one job and is filled with the items closest to it in length, because a batch
+ * costs its longest item times its size. Jobs start batches in turn, so that a job of thousands of
+ * items does not delay the others until it ends.
  */
 export class Batcher<Item, Result> {
   #waiting: Waiting<Item, Result>[] = []
+  /** The signals of jobs, in the order in which they start batches. */
+  readonly #turns = new Set<AbortSignal>()
   #numRunning = 0
   #isScheduled = false
   readonly #options: BatcherOptions<Item, Result>
@@ -63,9 +66,11 @@ export class Batcher<Item, Result> {
   }
 
   /**
-   * The result of one item. Rejects with `CancelledError` when the signal aborts before it runs.
+   * The result of one item of the job that has this signal. Rejects with `CancelledError` when the
+   * signal aborts before the item runs.
    */
   submit(item: Item, signal: AbortSignal): Promise<Result> {
+    this.#turns.add(signal)
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, length: this.#options.lengthOf(item), resolve, reject, signal })
       if (this.#numRunning < this.#poolSize) this.#schedule()
@@ -111,12 +116,12 @@ export class Batcher<Item, Result> {
     const { maxBatchTokens, maxBatchSize, sharedBatchTokens = maxBatchTokens } = this.#options
     const { canJoin = () => true } = this.#options
     const alive = this.#waiting.filter((entry) => !dropIfAborted(entry))
-    const [oldest, ...rest] = alive
+    const oldest = this.#nextInTurn(alive)
     if (oldest === undefined) {
       this.#waiting = []
       return []
     }
-    const others = rest.filter(({ item }) => canJoin(oldest.item, item))
+    const others = alive.filter((one) => one !== oldest && canJoin(oldest.item, one.item))
     others.sort((a, b) => Math.abs(a.length - oldest.length) - Math.abs(b.length - oldest.length))
     const batch = [oldest]
     const tokensMax = Math.min(maxBatchTokens, sharedBatchTokens)
@@ -135,6 +140,18 @@ export class Batcher<Item, Result> {
     const taken = new Set(batch)
     this.#waiting = alive.filter((entry) => !taken.has(entry))
     return batch
+  }
+
+  /** The oldest item of the next job, which has its next turn after all others. */
+  #nextInTurn(alive: readonly Waiting<Item, Result>[]): Waiting<Item, Result> | undefined {
+    for (const job of this.#turns) {
+      this.#turns.delete(job)
+      const first = alive.find(({ signal }) => signal === job)
+      if (first === undefined) continue
+      this.#turns.add(job)
+      return first
+    }
+    return undefined
   }
 }
 

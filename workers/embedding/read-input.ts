@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
-import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
+import { charsWithin, encodeWithin, slicesOf, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Markers } from './markers.ts'
 
@@ -67,22 +67,41 @@ export async function readTextCut(
   }
 }
 
-/** The tokens of a text in parts that fit into the context, each with all markers. */
+/** The most parts of all texts of one request. */
+export const PARTS_MAX = 2048
+
+/**
+ * The tokens of a text in parts that fit into the context, each with all markers. A long text is
+ * encoded in slices, because a tokenizer finds the words of a text in one turn of the event loop.
+ * Throws `context_length_exceeded` as soon as there are too many parts.
+ */
 export async function readTextSplit(
   { tokenizer, markers, contextLength }: InputReader,
   whole: string,
 ): Promise<readonly (readonly number[])[]> {
   const { before, after } = markers
   const room = contextLength - before.length - after.length
-  const { text, content } = contentOnly(whole)
-  const options = { addSpecialTokens: false, content }
-  const tokenIds = await tokenizer.encodeCooperatively(text, options)
+  const tokenIds: number[] = []
+  for (const slice of slicesOf(whole)) {
+    const { text, content } = contentOnly(slice)
+    for (const id of tokenizer.encode(text, { addSpecialTokens: false, content })) tokenIds.push(id)
+    if (tokenIds.length > room * PARTS_MAX) throw tooManyParts(contextLength)
+    if (slice.length < whole.length) await setImmediate()
+  }
   const count = Math.max(Math.ceil(tokenIds.length / room), 1)
   return Array.from({ length: count }, (_, part) => [
     ...before,
     ...tokenIds.slice(part * room, (part + 1) * room),
     ...after,
   ])
+}
+
+/** The error for texts that need more parts than a request may have. */
+export function tooManyParts(contextLength: number): ServiceError {
+  return failure.invalidRequest(
+    `The texts need more than ${PARTS_MAX} parts of ${contextLength} tokens. Please send fewer or shorter ones.`,
+    { param: 'input', code: 'context_length_exceeded' },
+  )
 }
 
 /** Checks token ids of the model's own vocabulary, and truncates them if requested. */

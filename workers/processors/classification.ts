@@ -4,13 +4,11 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { EncodedText } from '#workers/embedding/encoder-batch.ts'
 import type { ImageClassifier } from '#workers/embedding/image-classifier.ts'
+import { PARTS_MAX, tooManyParts } from '#workers/embedding/read-input.ts'
 
 import { countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
-
-/** The most parts of all texts of one request. */
-const PARTS_MAX = 2048
 
 type Tools = Pick<JobTools<unknown>, 'signal' | 'clock'>
 
@@ -32,7 +30,7 @@ export async function classify(
     if (isImage(item)) throw readsNoImages(item)
     const parts = await classifier.read(item, input)
     count += parts.length
-    if (count > PARTS_MAX) throw tooManyParts(classifier)
+    if (count > PARTS_MAX) throw tooManyParts(classifier.contextLength)
     split.push(parts)
   }
   const read = async (part: readonly number[]): Promise<readonly number[]> => {
@@ -126,11 +124,4 @@ function noEntailment(labels: readonly string[]): Error {
 function highest(parts: readonly (readonly number[])[]): readonly number[] {
   const [first = []] = parts
   return first.map((_, label) => Math.max(...parts.map((part) => part[label] ?? 0)))
-}
-
-function tooManyParts({ contextLength }: Classifier): Error {
-  return failure.invalidRequest(
-    `The texts need more than ${PARTS_MAX} parts of ${contextLength} tokens. Please send fewer or shorter ones.`,
-    { param: 'input', code: 'context_length_exceeded' },
-  )
 }

@@ -117,6 +117,22 @@ export function charsWithin(tokensMax: number): { readonly usual: number; readon
   }
 }
 
+/** A slice ends before a space, if one is within this many characters of its end. */
+const SLICE_END_CHARS = 256
+
+/** The slices of a text that are encoded one by one; words stay together. */
+export function* slicesOf(text: string): Generator<string> {
+  for (let start = 0; start < text.length || start === 0; ) {
+    const most = start + SLICE_CHARS
+    const space = text.slice(most - SLICE_END_CHARS, most).lastIndexOf(' ')
+    // The second half of a surrogate pair belongs to the first.
+    const whole = /[\udc00-\udfff]/.test(text.charAt(most)) ? most - 1 : most
+    const end = most < text.length && space >= 0 ? most - SLICE_END_CHARS + space : whole
+    yield text.slice(start, end)
+    start = end
+  }
+}
+
 /**
  * Encodes a text that may be far too long, about 1 µs and 300 bytes a character. A suspiciously
  * long text is first counted slice by slice, and abandoned as soon as it cannot fit; the count is

@@ -117,4 +117,10 @@ const CATALOGUE = [
   ...TEXT_MODELS,
   IMAGE_MODEL,
   { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
+  {
+    id: 'moderation',
+    kind: 'embedding',
+    source: join(MODELS, 'tiny-moderation'),
+    capabilities: ['classify'],
+  },
 ]

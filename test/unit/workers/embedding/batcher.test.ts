@@ -101,6 +101,15 @@ describe('the batcher', () => {
     expect(batcher.waitingCount).toBe(0)
   })
 
+  it('lets the jobs begin batches in turn, so that a large one does not delay the others', async () => {
+    const { batcher, batches } = recording(2)
+    const [large, ...small] = [1, 2, 3].map(() => new AbortController().signal) as [AbortSignal]
+    const submitted = ['a1', 'a2', 'a3', 'a4'].map((item) => batcher.submit(item, large))
+    for (const [at, signal] of small.entries()) submitted.push(batcher.submit(`b${at}`, signal))
+    await Promise.all(submitted)
+    expect(batches.flat()).toEqual(['a1', 'b0', 'b1', 'a2', 'a3', 'a4'])
+  })
+
   it('keeps items apart that cannot be in one batch', async () => {
     const batches: string[][] = []
     const batcher = new Batcher<string, string>({

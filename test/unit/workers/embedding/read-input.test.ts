@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
 import { findMarkers } from '#workers/embedding/markers.ts'
-import { readTextCut } from '#workers/embedding/read-input.ts'
+import { PARTS_MAX, readTextCut, readTextSplit } from '#workers/embedding/read-input.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../../models/tiny-embed')
@@ -56,5 +56,39 @@ describe('a text that is cut', () => {
     charsRead = 0
     expect(await readTextCut(unreadable, SENTENCE.repeat(50_000), 256)).toHaveLength(256)
     expect(charsRead).toBe(16_384)
+  })
+})
+
+describe('a text that is split', () => {
+  it.each([
+    ['nothing', ''],
+    ['a short one', SENTENCE],
+    ['a long one', SENTENCE.repeat(1000)],
+    ['one without spaces', '漢字'.repeat(20_000)],
+    ['one of emoji and ideographs', '😀 漢字かな交じり文 '.repeat(3000)],
+  ])('has all tokens of the whole: %s', async (_title, text) => {
+    const whole = tokenizer.encode(text, { addSpecialTokens: false })
+    const { before, after } = markers
+    const parts = await readTextSplit({ ...reader, contextLength: 64 }, text)
+    expect(parts.flatMap((part) => part.slice(before.length, -after.length))).toEqual(whole)
+  })
+
+  it('is read in slices, and only until it has too many parts', async () => {
+    const lengths: number[] = []
+    const counting = {
+      ...tokenizer,
+      encode: (text: string, options: { addSpecialTokens: boolean }) => {
+        lengths.push(text.length)
+        return tokenizer.encode(text, options)
+      },
+    }
+    const split = readTextSplit(
+      { ...reader, tokenizer: counting, contextLength: 16 },
+      SENTENCE.repeat(50_000),
+    )
+    await expect(split).rejects.toMatchObject({ code: 'context_length_exceeded' })
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(16_384)
+    // A token of this text has two characters at least.
+    expect(lengths.reduce((sum, length) => sum + length)).toBeLessThan(16 * PARTS_MAX * 6)
   })
 })
