@@ -172,6 +172,7 @@ async function startOurs(folder: string, redisUrl: string, databaseUrl: string):
     OTEL_EXPORTER_PROMETHEUS_PORT: '0',
     ...UNLIMITED,
     AUTH_MAILER_AUTOCONFIRM: 'true',
+    MILLRACE_SESSION_REFRESHES_PER_HOUR: '0',
   }
   const script = join(import.meta.dirname, '../launcher/cli.ts')
   return { child: spawnQuiet(process.execPath, [script, 'api'], env), url: urlOf(port) }

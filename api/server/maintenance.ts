@@ -46,10 +46,15 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   answers: ({ background }) => background.answers.sweep(),
   conversations: ({ background }) => background.conversations.sweep(),
   webhooks: ({ background }) => background.webhooks.sweep(),
+  usage: async ({ usage, config, clock }) => {
+    const { usageRetentionDays: days } = config.content
+    if (days !== undefined) await usage.deleteBefore(new Date(clock.now() - days * DAY_MS))
+  },
 }
 
+const DAY_MS = 86_400_000
 /** Lists show ended keys and invitations for this time. */
-const KEPT_MS = 30 * 86_400_000
+const KEPT_MS = 30 * DAY_MS
 
 /**
  * Deletes API keys and invitations that ended more than 30 days ago: an organization may create and

@@ -1,4 +1,4 @@
-import { and, asc, eq, gte, lt, ne, type SQL, sql, sum } from 'drizzle-orm'
+import { and, asc, eq, gte, inArray, lt, ne, type SQL, sql, sum } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import { isRowBeyond, proposed, tableOfArrays } from '#shared/db/expressions.ts'
@@ -50,7 +50,12 @@ export interface UsageRecord {
     of: { readonly organizationId: string; readonly apiKeyId?: string },
     sinceMs: number,
   ): Promise<readonly ModelSum[]>
+  /** Deletes usage that was recorded before a point in time. */
+  deleteBefore(time: Date): Promise<void>
 }
+
+// Rows of one statement: a clean-up never holds many locks at once.
+const BATCH_ROWS_MAX = 10_000
 
 /** Opens the usage record of a database. */
 export function openUsageRecord(db: Db, { usage }: UsageTables, lists: Db = db): UsageRecord {
@@ -94,6 +99,14 @@ export function openUsageRecord(db: Db, { usage }: UsageTables, lists: Db = db):
         promptTokens: Number(promptTokens),
         completionTokens: Number(completionTokens),
       }))
+    },
+    async deleteBefore(time) {
+      const old = db.select({ id: usage.jobId }).from(usage).where(lt(usage.createdAt, time))
+      const batch = old.limit(BATCH_ROWS_MAX)
+      for (let rows = BATCH_ROWS_MAX; rows === BATCH_ROWS_MAX; ) {
+        const deleted = await db.delete(usage).where(inArray(usage.jobId, batch))
+        rows = deleted.rowCount ?? 0
+      }
     },
   }
 }

@@ -29,6 +29,8 @@ export interface RateLimitsConfig {
   /** Text messages per hour for the whole server. */
   readonly smsSent: RateLimit
   readonly tokenRefresh: RateLimit
+  /** Refreshes of one session; 0 sets no limit. */
+  readonly sessionRefreshesPerHour: number
   readonly verify: RateLimit
   readonly otp: RateLimit
   readonly anonymousUsers: RateLimit
@@ -71,6 +73,11 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
       '/token and /authorize (sign-ins with a provider), per 5 minutes',
       perFiveMinutes(150),
     ),
+    sessionRefreshesPerHour: env.int('MILLRACE_SESSION_REFRESHES_PER_HOUR', {
+      about: 'refreshes of one session per hour, from all clients; 0 sets no limit',
+      fallback: 1000,
+      max: 100_000,
+    }),
     verify: read('AUTH_RATE_LIMIT_VERIFY', '/verify per 5 minutes', perFiveMinutes(30)),
     otp: read(
       'AUTH_RATE_LIMIT_OTP',

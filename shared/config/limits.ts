@@ -74,12 +74,14 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
   }
 }
 
-/** Retention and quota of files and activities. */
+/** Retention and quota of files, activities and usage. */
 export interface ContentConfig {
   /** Bytes of uploaded files per organization. */
   readonly storageBytesMax: number
   /** Days after which activities are deleted; undefined keeps them. */
   readonly activitiesRetentionDays: number | undefined
+  /** Days after which usage is deleted; undefined keeps it. */
+  readonly usageRetentionDays: number | undefined
   /** Bytes of all activities that clients recorded, per organization. */
   readonly activitiesBytesMax: number
   /** Whether responses are stored when the request does not say so. */
@@ -117,6 +119,7 @@ export function readContentConfig(env: EnvReader): ContentConfig {
   return {
     storageBytesMax,
     activitiesRetentionDays: days === 0 ? undefined : days,
+    usageRetentionDays: readUsageDays(env),
     activitiesBytesMax: env.int('MILLRACE_ACTIVITIES_BYTES_MAX', {
       about: 'bytes of the activities that clients record per organization',
       fallback: 4 * 1024 ** 3,
@@ -214,4 +217,22 @@ export function readTuningConfig(env: EnvReader): TuningConfig {
       max: HOURS_MAX,
     }),
   }
+}
+
+/** Quotas per month need the usage of a month of 31 days. */
+const USAGE_DAYS_MIN = 32
+
+function readUsageDays(env: EnvReader): number | undefined {
+  const days = env.int('MILLRACE_USAGE_RETENTION_DAYS', {
+    about: 'days after which usage is deleted, 32 at least, for quotas per month; 0 keeps it',
+    fallback: 400,
+    max: 36_500,
+  })
+  if (days === 0) return undefined
+  if (days < USAGE_DAYS_MIN) {
+    env.problem(
+      `MILLRACE_USAGE_RETENTION_DAYS must be 0 or at least ${USAGE_DAYS_MIN}: quotas per month are computed from the usage`,
+    )
+  }
+  return days
 }

@@ -22,9 +22,10 @@ export async function exchangeRefreshToken(
 ): Promise<Answer> {
   if (!body.refresh_token) throw new OAuthError('invalid_request', 'refresh_token required')
   const presented = body.refresh_token
-  const { security, sessions } = services.config
+  const { security, sessions, rateLimits } = services.config
   const { userAgent, ip } = request
-  const options = { security, sessions, userAgent, ip }
+  const perHourMax = rateLimits.sessionRefreshesPerHour
+  const options = { security, sessions, userAgent, ip, perHourMax }
   const claims = await describeRefresh(services, presented)
   const outcome = await rotate(services, request, { presented, options })
   if (outcome.kind === 'refused') {
@@ -36,6 +37,9 @@ export async function exchangeRefreshToken(
   if (outcome.kind === 'rotated') announce(services, request, outcome.event)
   return json(await tokenResponse(services, { ...outcome, claims }))
 }
+
+/** The tabs and devices of a user may all repeat a refresh at once. */
+const CLIENTS_OF_USER = 10
 
 async function rotate(
   services: AuthServices,
@@ -50,6 +54,12 @@ async function rotate(
   // A refusal may include a revocation that must persist, so it is thrown after the commit.
   return inTransaction(services.store, async (store) => {
     const result = await presentRefreshToken(store, presented, options)
+    const repeatedBy = result.kind === 'refused' ? result.reusedOf : result.user
+    // An exchanged refresh token can be presented at any rate, and each time is in the audit log.
+    if (result.kind !== 'rotated' && repeatedBy !== undefined) {
+      const bucket = 'repeated refresh'
+      await services.limits.takeRequest('tokenRefresh', bucket, repeatedBy.id, CLIENTS_OF_USER)
+    }
     if (result.kind === 'repeated') {
       const actor = { kind: 'user', user: result.user } as const
       await record(services, store, { request, actor, action: 'token_refreshed' })

@@ -16,6 +16,7 @@ import {
   type RotationOrigin,
   rotateValidToken,
   SEED_BYTES,
+  secondsToRotation,
 } from './rotation-store.ts'
 import { findSessionEnd } from './sessions.ts'
 
@@ -90,6 +91,8 @@ export async function presentRefreshToken(
     return refused('session_expired', `Invalid Refresh Token: Session Expired${ending}`)
   }
   if (token.revokedAt !== null) return reuse(store, { token, presented, user, session, options })
+  const retryAfterSeconds = await secondsToRotation(store, session.id, options.perHourMax)
+  if (retryAfterSeconds > 0) throw authFailure('over_request_rate_limit', { retryAfterSeconds })
   const rotated = await rotateValidToken(store, presented, options)
   return rotated === undefined
     ? refused('refresh_token_not_found')

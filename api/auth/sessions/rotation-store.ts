@@ -1,6 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 
-import { getTableColumns, sql } from 'drizzle-orm'
+import { desc, eq, getTableColumns, sql } from 'drizzle-orm'
 
 import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
 import { sha256 } from '#api/auth/secrets.ts'
@@ -21,6 +21,8 @@ import { USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 export interface RotationOrigin {
   readonly userAgent: string
   readonly ip: string
+  /** Rotations of one session in an hour; 0 sets no limit. */
+  readonly perHourMax: number
 }
 
 /** A refresh token that was exchanged for its child. */
@@ -36,7 +38,7 @@ export interface Rotated {
 /**
  * Exchanges the valid refresh token of a user who may sign in, in one statement: revokes it, issues
  * its child, touches the session and writes to the audit log. Undefined, without any effect, when
- * the refresh token or the user is in another state.
+ * the refresh token or the user is in another state, or the session was refreshed too often.
  */
 export async function rotateValidToken(
   store: Store,
@@ -44,7 +46,7 @@ export async function rotateValidToken(
   origin: RotationOrigin,
 ): Promise<Rotated | undefined> {
   const at = store.now()
-  const { ip } = origin
+  const { ip, perHourMax } = origin
   const seed = randomBytes(SEED_BYTES)
   const refreshToken = deriveChild(presented, seed)
   const userAgent = origin.userAgent.slice(0, USER_AGENT_CHARACTERS_MAX)
@@ -54,6 +56,7 @@ export async function rotateValidToken(
     seed,
     userAgent,
     ip,
+    perHourMax,
     at: at.toISOString(),
     refreshedId: randomUUID(),
     revokedId: randomUUID(),
@@ -78,6 +81,27 @@ export function deriveChild(parent: string, seed: Buffer): string {
 /** Length of a seed. */
 export const SEED_BYTES = 32
 
+/** Seconds until the limit of rotations permits the next one of a session. */
+export async function secondsToRotation(
+  { db, tables, now }: Store,
+  sessionId: string,
+  perHourMax: number,
+): Promise<number> {
+  const { refreshTokens } = tables
+  if (perHourMax === 0) return 0
+  const [oldest] = await db
+    .select({ createdAt: refreshTokens.createdAt })
+    .from(refreshTokens)
+    .where(eq(refreshTokens.sessionId, sessionId))
+    .orderBy(desc(refreshTokens.id))
+    .offset(perHourMax)
+    .limit(1)
+  if (oldest === undefined) return 0
+  return Math.max(0, (oldest.createdAt.getTime() + HOUR_MS - now().getTime()) / 1000)
+}
+
+const HOUR_MS = 3_600_000
+
 /**
  * The session is locked before its refresh token, as everywhere. A request that waited for the lock
  * finds the refresh token revoked, because an update reads the newest version of a row, and returns
@@ -97,6 +121,10 @@ function prepareRotation({ db, tables }: Store, name: string) {
     from locked join ${users} u on u.id = locked.user_id
     where t.session_id = locked.id and t.token_sha256 = ${given('presentedSha256')}
       and t.revoked_at is null and u.deleted_at is null
+      and case when ${given('perHourMax')}::int = 0 then true else coalesce((
+        select r.created_at <= ${now} - interval '1 hour' from ${refreshTokens} r
+        where r.session_id = locked.id order by r.id desc offset ${given('perHourMax')}::int limit 1
+      ), true) end
       and (u.banned_until is null or u.banned_until <= ${now})
     returning t.id, t.session_id, locked.user_id`)
   const issued = db.$with('issued', {}).as(sql`

@@ -194,3 +194,45 @@ describe('sessions that end by themselves', () => {
     await server.close()
   })
 })
+
+describe('refreshes of one session', () => {
+  let server: TestServer
+  beforeAll(async () => {
+    server = await startServer({
+      isFrozen: true,
+      env: { MILLRACE_SESSION_REFRESHES_PER_HOUR: '5' },
+    })
+  })
+  afterAll(() => server.close())
+
+  it('are limited per hour, and the refresh token remains valid', async () => {
+    const user = await signedInUser(server)
+    let newest = user.refresh_token
+    for (let times = 0; times < 5; times += 1) {
+      const { status, body } = await refresh(server, newest)
+      expect(status).toBe(200)
+      newest = body.refresh_token
+    }
+    const refused = await refresh(server, newest)
+    expect(refused.body).toMatchObject({ code: 429, error_code: 'over_request_rate_limit' })
+    expect(Number(refused.headers['retry-after'])).toBe(3600)
+    server.clock.advance(3600)
+    expect((await refresh(server, newest)).status).toBe(200)
+  })
+
+  it('add no more entries to the audit log when an exchanged token is presented again', async () => {
+    const user = await signedInUser(server)
+    await refresh(server, user.refresh_token)
+    const statuses = new Set<number>()
+    for (let times = 0; times < 350; times += 1) {
+      statuses.add((await refresh(server, user.refresh_token)).status)
+    }
+    expect([...statuses]).toEqual([200, 429])
+    const { rows } = await server.database.pool.query(
+      `select count(*)::int as entries from audit_log_entries
+       where payload ->> 'actor_id' = $1 and payload ->> 'action' = 'token_refreshed'`,
+      [user.user.id],
+    )
+    expect(rows[0].entries).toBe(1 + 300)
+  })
+})

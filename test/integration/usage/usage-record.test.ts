@@ -36,6 +36,16 @@ describe('the use of a job', () => {
     },
   )
 
+  it('is deleted when it is older than the operator keeps it', async ({ database }) => {
+    const usage = openUsageRecord(database.db, usageTables(''))
+    const [old, last] = [new Date('2026-01-31T23:59:59Z'), new Date('2026-02-01T00:00:00Z')]
+    const rows = Array.from({ length: 3 }, () => rowOf({ createdAt: old }))
+    await usage.add([...rows, rowOf({ jobId: 'job_kept', createdAt: last })])
+    await usage.deleteBefore(last)
+    const kept = await database.db.select().from(usageTables('').usage)
+    expect(kept.map(({ jobId }) => jobId)).toEqual(['job_kept'])
+  })
+
   it('waits in memory while the database is away', async ({ database }) => {
     const usage = openUsageRecord(database.db, usageTables(''))
     let isAway = true
