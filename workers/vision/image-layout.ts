@@ -29,6 +29,8 @@ export interface PixelSettings {
   readonly scale: number
   readonly mean: readonly number[]
   readonly std: readonly number[]
+  /** Channels are blue, green and red. */
+  readonly isBlueFirst?: boolean
   /** For encoders that read patches: the side of one, and how many sides make an embedding. */
   readonly patch?: {
     readonly side: number

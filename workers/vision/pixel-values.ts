@@ -65,8 +65,9 @@ function planes(
   for (const [index, tile] of tiles.entries()) {
     for (const [channel, table] of tables.entries()) {
       const start = (index * 3 + channel) * area
+      const place = settings.isBlueFirst ? 2 - channel : channel
       for (let at = 0; at < area; at += 1) {
-        data[start + at] = table[tile.data[3 * at + channel] as number] as number
+        data[start + at] = table[tile.data[3 * at + place] as number] as number
       }
     }
   }

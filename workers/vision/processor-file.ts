@@ -7,9 +7,12 @@ import type { KernelName } from './resample.ts'
 export type Json = Readonly<Record<string, unknown>>
 
 const KERNEL_CODES: Readonly<Record<number, KernelName>> = {
+  0: 'nearest',
   1: 'lanczos',
   2: 'bilinear',
   3: 'bicubic',
+  4: 'box',
+  5: 'hamming',
 }
 
 /** The conversion of pixels to numbers in `preprocessor_config.json`. */
@@ -21,25 +24,33 @@ export function pixelSettings(processor: Json): PixelSettings {
     scale: processor.do_rescale === false ? 1 : numberOf(processor, 'rescale_factor', 1 / 255),
     mean: processor.do_normalize === false ? [0, 0, 0] : channelsOf(processor, 'image_mean'),
     std: processor.do_normalize === false ? [1, 1, 1] : channelsOf(processor, 'image_std'),
+    ...(processor.do_flip_channel_order === true && { isBlueFirst: true }),
   }
 }
 
 /** A layout of one tile by the size of an image, with given marks. */
 type ReadTile = (size: ImageSize, marks: readonly Mark[]) => ImageLayout
 
-/** The centre of an image that is resized by its shorter side, as CLIP reads it. */
+/**
+ * The centre of an image that is resized by its shorter side, as CLIP reads it, or to both sides
+ * that the file states, as DeiT does.
+ */
 export function readCentre(processor: Json): ReadTile {
   const tile = squareOr(processor.crop_size) ?? sizeOf(processor, 'crop_size')
+  const sides = sidesOf(processor.size)
   const least = Math.max(tile.width, tile.height)
   const shortest =
-    squareOr(processor.size)?.width ?? numberOf(recordOf(processor, 'size'), 'shortest_edge', least)
+    squareOr(processor.size)?.width ??
+    (sides && Math.min(sides.width, sides.height)) ??
+    numberOf(recordOf(processor, 'size'), 'shortest_edge', least)
   if (shortest < least) {
     throw new Error('preprocessor_config.json: "crop_size" is larger than "size"')
   }
   return ({ width, height }, marks) => {
     const long = Math.trunc((shortest * Math.max(width, height)) / Math.min(width, height))
     const resized =
-      width <= height ? { width: shortest, height: long } : { width: long, height: shortest }
+      sides ??
+      (width <= height ? { width: shortest, height: long } : { width: long, height: shortest })
     assertBounded({ width, height })
     const x = Math.floor((resized.width - tile.width) / 2)
     const y = Math.floor((resized.height - tile.height) / 2)
@@ -50,6 +61,12 @@ export function readCentre(processor: Json): ReadTile {
 /** Older files have one number for both sides. */
 function squareOr(side: unknown): ImageSize | undefined {
   return typeof side === 'number' ? { width: side, height: side } : undefined
+}
+
+/** Both sides, if a size states them. */
+export function sidesOf(size: unknown): ImageSize | undefined {
+  if (!isRecord(size) || typeof size.height !== 'number' || typeof size.width !== 'number') return
+  return { width: size.width, height: size.height }
 }
 
 /** The whole image in the size of a tile, regardless of its aspect ratio. */

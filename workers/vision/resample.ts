@@ -1,7 +1,7 @@
 import { defined } from '#shared/json.ts'
 import type { Pixels } from '#workers/image/pixels.ts'
 
-/** A weight by distance, zero beyond `support`. */
+/** A weight by distance, zero beyond `support`; without support it is the nearest element. */
 interface Kernel {
   readonly support: number
   weight(distance: number): number
@@ -11,6 +11,9 @@ const CUBIC_SHARPNESS = -0.5 // as Pillow has it
 
 /** Kernels by their names in image processors' files, which number them as Pillow does. */
 const KERNELS = {
+  nearest: { support: 0, weight: () => 1 },
+  box: { support: 0.5, weight: (x) => (x > -0.5 && x <= 0.5 ? 1 : 0) },
+  hamming: { support: 1, weight: (x) => (Math.abs(x) < 1 ? sinc(x) * hamming(x) : 0) },
   lanczos: { support: 3, weight: (x) => (Math.abs(x) < 3 ? sinc(x) * sinc(x / 3) : 0) },
   bilinear: { support: 1, weight: (x) => Math.max(1 - Math.abs(x), 0) },
   bicubic: { support: 2, weight: cubic },
@@ -20,6 +23,10 @@ export type KernelName = keyof typeof KERNELS
 
 function sinc(x: number): number {
   return x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x)
+}
+
+function hamming(x: number): number {
+  return 0.54 + 0.46 * Math.cos(Math.PI * x)
 }
 
 function cubic(distance: number): number {
@@ -126,8 +133,9 @@ function tapsOf(length: number, target: number, { support, weight }: Kernel): Ta
   const weights = new Int32Array(target * width)
   for (let index = 0; index < target; index += 1) {
     const centre = (index + 0.5) * scale
-    const start = Math.max(Math.trunc(centre - reach + 0.5), 0)
-    const end = Math.min(Math.trunc(centre + reach + 0.5), length)
+    const nearest = Math.floor(centre)
+    const start = support === 0 ? nearest : Math.max(Math.trunc(centre - reach + 0.5), 0)
+    const end = support === 0 ? nearest + 1 : Math.min(Math.trunc(centre + reach + 0.5), length)
     const exact = Array.from({ length: end - start }, (_, tap) =>
       weight((tap + start - centre + 0.5) / stretch),
     )
