@@ -202,6 +202,7 @@ export const CHAT_RESPONSE = {
                 description:
                   'The reasoning before the answer, for models that mark their reasoning.',
               },
+              reasoning: { type: 'string', description: 'The same as `reasoning_content`.' },
               refusal: NULLABLE_STRING,
               annotations: { type: 'array' },
               tool_calls: {

@@ -5,6 +5,8 @@ import type { TagFormat } from './structural-tag.ts'
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
+  /** The reasoning of an answer before its content. */
+  readonly reasoning?: string
   /** Images of the content, in order. */
   readonly images?: readonly MessageImage[]
   readonly name?: string

@@ -249,10 +249,19 @@ function toTemplateMessage(
   )
   return {
     ...turn,
+    ...reasoningFields(message),
     ...(message.name !== undefined && { name: message.name }),
     ...(message.toolCallId !== undefined && { tool_call_id: message.toolCallId }),
     ...(calls.length > 0 && { tool_calls: calls }),
   }
+}
+
+/** The reasoning under the names by which templates read it. */
+function reasoningFields({ reasoning, content, toolCalls = [] }: TemplateMessage): object {
+  if (reasoning === undefined) return {}
+  const names = { reasoning_content: reasoning, reasoning }
+  // The template of gpt-oss refuses `thinking` beside the content of a message with calls.
+  return toolCalls.length > 0 && content !== '' ? names : { ...names, thinking: reasoning }
 }
 
 /** The ids that templates of Mistral accept. */

@@ -213,6 +213,9 @@ export function markOwn(value: Value, origins: TemplateOrigins): void {
   if (value.type === 'StringValue') origins.set(value, 'template')
 }
 
+/** The fields of messages with the reasoning of an answer. */
+const REASONING_FIELDS = ['reasoning_content', 'reasoning', 'thinking']
+
 /**
  * Roles are fixed by the API, so they are trusted; a turn of the assistant may contain the model's
  * own tags.
@@ -225,9 +228,10 @@ export function markTurns(messages: Value, origins: TemplateOrigins): void {
     const content = message.value.get('content')
     if (role?.type === 'StringValue') origins.set(role, 'template')
     if (role?.value !== 'assistant') continue
+    const reasoning = REASONING_FIELDS.map((name) => message.value.get(name))
     const parts = content?.type === 'ArrayValue' ? content.value : []
     const texts = parts.map((part) => (part.type === 'ObjectValue' ? part.value.get('text') : part))
-    for (const text of [content, ...texts]) {
+    for (const text of [content, ...texts, ...reasoning]) {
       if (text?.type === 'StringValue') origins.set(text, 'answer')
     }
   }

@@ -21,6 +21,7 @@ import type {
 } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
+import { presentChatLogprobs } from './chat-logprobs.ts'
 import type { AnswerPart } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
@@ -31,15 +32,10 @@ interface ChatHead extends AnswerHead {
    * The text that the request prefills and wants repeated in each answer; empty if there is none.
    */
   readonly echoed: string
+  readonly showsReasoning: boolean
 }
 
 type ChatFinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
-
-interface PresentedLogprob {
-  readonly token: string
-  readonly logprob: number
-  readonly bytes: readonly number[]
-}
 
 interface PresentedFunction {
   readonly name: string
@@ -63,6 +59,8 @@ interface ChatAnswerMessage {
   readonly content: string | null
   /** The reasoning before the answer, for models that mark it. */
   readonly reasoning_content?: string
+  /** The same, under its name in vLLM and OpenRouter. */
+  readonly reasoning?: string
   readonly refusal: null
   readonly annotations: readonly never[]
   readonly tool_calls?: readonly ({ readonly id: string } & PresentedCall)[]
@@ -120,7 +118,7 @@ export function presentChat(
           index: candidate.index,
           message: presentMessage(content, {
             calls,
-            reasoning,
+            reasoning: head.showsReasoning ? reasoning : '',
             tools,
             dialect: outcome.dialect,
             source: `${head.id} ${candidate.index}`,
@@ -150,40 +148,12 @@ export function finishReason(
   return tools?.isLegacy === true ? 'function_call' : 'tool_calls'
 }
 
-/** Presents the log-probabilities of an answer or a piece of it. */
-export function presentChatLogprobs(entries: readonly TokenLogprob[]): {
-  readonly content: readonly (PresentedLogprob & {
-    readonly top_logprobs: readonly PresentedLogprob[]
-  })[]
-  readonly refusal: null
-} {
-  return {
-    content: entries.map((entry) => ({
-      ...presentLogprob(entry),
-      top_logprobs: entry.top.map(presentLogprob),
-    })),
-    refusal: null,
-  }
-}
-
 /** The id of a tool call of a candidate, named by the answer's id and its index. */
 export function toolCallId(source: string, index: number, dialect?: AnswerDialect): string {
   const { idLength } = callFormat(dialect?.calls)
   const id = derivedId('call_', `${source} ${index}`)
   // Some chat templates only accept ids of one length.
   return idLength === undefined ? id : id.replace(/[^A-Za-z0-9]/g, '').slice(-idLength)
-}
-
-// JSON has no infinity. Clients read this value as "practically never".
-const LOGPROB_FLOOR = -9999
-
-function presentLogprob(entry: {
-  readonly token: string
-  readonly bytes: readonly number[]
-  readonly logprob: number | null
-}): PresentedLogprob {
-  const { token, bytes, logprob } = entry
-  return { token, logprob: Math.max(LOGPROB_FLOOR, logprob ?? LOGPROB_FLOOR), bytes }
 }
 
 function readAnswer(
@@ -219,7 +189,7 @@ function presentMessage(
   const { calls, tools, source, reasoning, dialect } = answer
   const message = {
     ...({ role: 'assistant', refusal: null, annotations: [] } as const),
-    ...(reasoning !== '' && { reasoning_content: reasoning }),
+    ...(reasoning !== '' && { reasoning_content: reasoning, reasoning }),
   }
   const [first] = calls
   if (first === undefined) return { ...message, content }
@@ -292,7 +262,7 @@ export function chatPresenter(
 
   function openCandidates(dialect: AnswerDialect | undefined): readonly CandidateWriter[] {
     return Array.from({ length: request.input.n }, (_, index) => {
-      return new CandidateWriter({ index, answerId: head.id, dialect }, request, write)
+      return new CandidateWriter({ ...head, index, dialect }, request, write)
     })
   }
 }
@@ -312,6 +282,7 @@ type WriteChunk = (
 /** Writes the chunks of one candidate. */
 class CandidateWriter {
   readonly #index: number
+  readonly #showsReasoning: boolean
   /** The seed of the ids of its tool calls. */
   readonly #source: string
   readonly #tools: ToolPlan | undefined
@@ -324,9 +295,8 @@ class CandidateWriter {
   #logprobs: TokenLogprob[] = []
 
   constructor(
-    place: {
+    place: Pick<ChatHead, 'id' | 'showsReasoning'> & {
       readonly index: number
-      readonly answerId: string
       readonly dialect: AnswerDialect | undefined
     },
     { input, tools }: { readonly input: GenerateInput; readonly tools: ToolPlan | undefined },
@@ -334,7 +304,8 @@ class CandidateWriter {
   ) {
     if (input.returnsPromptTokens === true) this.#tokenIds = []
     this.#index = place.index
-    this.#source = `${place.answerId} ${place.index}`
+    this.#showsReasoning = place.showsReasoning
+    this.#source = `${place.id} ${place.index}`
     this.#tools = tools
     this.#write = write
     this.#dialect = place.dialect
@@ -345,7 +316,10 @@ class CandidateWriter {
     for (const logprob of delta.logprobs ?? []) this.#logprobs.push(logprob)
     this.#tokenIds?.push(...returnedIds(delta))
     let chunks = ''
-    for (const part of this.#partsOf(delta)) chunks += this.#chunk(this.#deltaOf(part))
+    for (const part of this.#partsOf(delta)) {
+      if (part.type === 'reasoning' && !this.#showsReasoning) continue
+      chunks += this.#chunk(this.#deltaOf(part))
+    }
     if (delta.finishReason !== undefined) chunks += this.#ending(delta.finishReason)
     return chunks
   }
@@ -360,7 +334,9 @@ class CandidateWriter {
 
   #deltaOf(part: AnswerPart): string {
     if (part.type === 'content') return `{"content":${JSON.stringify(part.text)}}`
-    if (part.type === 'reasoning') return `{"reasoning_content":${JSON.stringify(part.text)}}`
+    if (part.type === 'reasoning') {
+      return JSON.stringify({ reasoning_content: part.text, reasoning: part.text })
+    }
     const { index, isCustom = false } = part
     const kind = isCustom ? 'custom' : 'function'
     const field = isCustom ? 'input' : 'arguments'

@@ -80,6 +80,7 @@ export async function chatGeneration(
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),
     echoed: echoedOf(body),
+    showsReasoning: body.include_reasoning !== false,
   }
   return {
     model,

@@ -84,10 +84,12 @@ export const MESSAGE_FIELDS = {
   tool_call_id: optionalString(),
   function_call: Type.Optional(nullable(CALLED_FUNCTION)),
   refusal: optionalString({ description: 'The refusal, in an assistant message without content.' }),
+  reasoning: optionalString({ description: 'The same as `reasoning_content`.' }),
+  reasoning_content: optionalString({
+    description: 'The reasoning of an assistant message, for models whose chat template reads it.',
+  }),
   // Clients send complete answers back; the model does not read these parts.
   annotations: optionalList(),
-  reasoning: optionalString(),
-  reasoning_content: optionalString(),
   reasoning_details: optionalList(),
   thinking_blocks: optionalList(),
   provider_specific_fields: optionalObject(),
@@ -144,7 +146,12 @@ function presentable(field: MessageField, path: string, images: RequestImages): 
     case 'user':
       return { role: 'user', ...message }
     case 'assistant':
-      return { role: 'assistant', ...message, ...(calls.length > 0 && { toolCalls: calls }) }
+      return {
+        role: 'assistant',
+        ...message,
+        ...reasoningOf(field),
+        ...(calls.length > 0 && { toolCalls: calls }),
+      }
     case 'tool':
       if (typeof field.tool_call_id !== 'string') throw missingParameter(`${path}.tool_call_id`)
       return { role: 'tool', ...message, toolCallId: field.tool_call_id }
@@ -203,6 +210,11 @@ function contentOf(
 /** The refusal of an assistant message, which replaces its content. */
 function refusalOf({ role, refusal }: MessageField): MessageContent['fields'] | undefined {
   return role === 'assistant' && typeof refusal === 'string' ? { content: refusal } : undefined
+}
+
+function reasoningOf(field: MessageField): Pick<ChatMessage, 'reasoning'> {
+  const reasoning = field.reasoning_content ?? field.reasoning ?? ''
+  return reasoning === '' ? {} : { reasoning }
 }
 
 /** Every call must be answered right after it was made, and every output needs a call. */

@@ -104,6 +104,10 @@ const FIELDS = {
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
   ...REASONING_FIELDS,
+  include_reasoning: optionalBoolean({
+    default: true,
+    description: 'Whether the answer contains the reasoning of the model.',
+  }),
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }

@@ -69,7 +69,7 @@ const BLOCK = variantSchema({
     is_error: optionalBoolean(),
     cache_control: CACHE_CONTROL,
   },
-  // The reasoning of an earlier answer, which the model does not see again.
+  // The reasoning of an earlier answer, for models whose chat template reads it.
   thinking: { thinking: TEXT, signature: optionalString() },
   redacted_thinking: { data: TEXT },
   compaction: COMPACTION_SHAPE,
@@ -154,9 +154,13 @@ function answersOf(content: readonly Block[], path: string, images: RequestImage
   const read = contentOf(part, path, images)
   const toolCalls = part.flatMap((block) => ('input' in block ? [callOf(block, path)] : []))
   const isEmpty = read.content === '' && toolCalls.length === 0
+  const reasoning = part
+    .flatMap((block) => (block.type === 'thinking' ? [block.thinking] : []))
+    .join('\n')
   const answer: ChatMessage = {
     role: 'assistant',
     ...read,
+    ...(reasoning !== '' && { reasoning }),
     ...(toolCalls.length > 0 && { toolCalls }),
   }
   const messages = isEmpty ? [] : [answer]

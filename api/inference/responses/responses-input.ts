@@ -16,7 +16,7 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
-import { choice } from '#shared/schemas.ts'
+import { choice, nullable } from '#shared/schemas.ts'
 
 import { HOSTED_ITEMS, type HostedItem, hostedStep } from './hosted-items.ts'
 import type { OpenSummary } from './summaries.ts'
@@ -44,6 +44,7 @@ const PART = variantSchema({
 })
 type ContentPart = Static<typeof PART>
 type ImagePart = Omit<Extract<ContentPart, { type: 'input_image' }>, 'type'>
+const REASONING_PART = variantSchema({ reasoning_text: { text: TEXT }, text: { text: TEXT } })
 const PARTS = Type.Union([Type.String(), Type.Array(PART)])
 
 /**
@@ -84,10 +85,10 @@ const ITEMS = {
     ...STORED_CALL,
   },
   custom_tool_call_output: { call_id: CALL_ID, output: PARTS, ...STORED_CALL },
-  // The reasoning of another model: accepted in a conversation, but hidden from this model.
+  // Only the server that wrote `encrypted_content` can read it; the model reads `content`.
   reasoning: {
     summary: optionalList(),
-    content: optionalList(),
+    content: Type.Optional(nullable(Type.Array(REASONING_PART))),
     encrypted_content: optionalString(),
     ...STORED,
   },
@@ -109,7 +110,7 @@ export const INPUT = Type.Union(
   [Type.String(), Type.Array(INPUT_ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
   {
     description:
-      'The message of the user, or the whole conversation: messages (the type may be omitted), calls of functions and custom tools, and their outputs. Reasoning items are skipped; a compaction is a summary that this server wrote; the model sees calls of the built-in tools of other servers as function calls; an `item_reference` names an output item of a stored response.',
+      'The message of the user, or the whole conversation: messages (the type may be omitted), calls of functions and custom tools, and their outputs. The model reads the `content` of reasoning items if its chat template does; a compaction is a summary that this server wrote; the model sees calls of the built-in tools of other servers as function calls; an `item_reference` names an output item of a stored response.',
   },
 )
 export type InputField = Static<typeof INPUT>
@@ -182,6 +183,7 @@ function take(
       break
     }
     case 'reasoning':
+      conversation.reason((item.content ?? []).map(({ text }) => text).join('\n'))
       break
     case 'item_reference':
       throw notStored(item.id, index)
@@ -269,6 +271,7 @@ type Content = MessageContent['fields']
 interface Turn {
   readonly role: ChatMessage['role']
   content: Content
+  reasoning: string
   readonly calls: ChatToolCall[]
 }
 
@@ -280,6 +283,8 @@ class Conversation {
   readonly #open = new Set<string>()
   /** The last turn, which later calls may belong to. */
   #turn: Turn | undefined
+  /** The reasoning of the next item of the assistant. */
+  #reasoning = ''
 
   say(role: ChatMessage['role'], content: Content): void {
     const turn = this.#turn
@@ -287,18 +292,23 @@ class Conversation {
     if (role === 'assistant' && turn !== undefined && turn.calls.length > 0 && this.#mayGrow) {
       // Only users send images.
       turn.content = { content: turn.content.content + content.content }
+      turn.reasoning = joined(turn.reasoning, this.#takeReasoning())
       return
     }
-    this.#endTurn()
-    this.#turn = { role, content, calls: [] }
+    this.#begin(role, content)
+  }
+
+  reason(text: string): void {
+    this.#reasoning = joined(this.#reasoning, text)
   }
 
   call(call: ChatToolCall): void {
-    if (this.#turn?.role !== 'assistant' || !this.#mayGrow) {
-      this.#endTurn()
-      this.#turn = { role: 'assistant', content: { content: '' }, calls: [] }
+    let turn = this.#turn
+    if (turn?.role !== 'assistant' || !this.#mayGrow) {
+      turn = this.#begin('assistant', { content: '' })
     }
-    this.#turn?.calls.push(call)
+    turn.reasoning = joined(turn.reasoning, this.#takeReasoning())
+    turn.calls.push(call)
     this.#open.add(call.id)
   }
 
@@ -328,13 +338,32 @@ class Conversation {
     return this.#outputs.size === 0 || this.#open.size > 0
   }
 
+  #begin(role: ChatMessage['role'], content: Content): Turn {
+    this.#endTurn()
+    const reasoning = this.#takeReasoning()
+    const turn = { role, content, reasoning: role === 'assistant' ? reasoning : '', calls: [] }
+    this.#turn = turn
+    return turn
+  }
+
+  #takeReasoning(): string {
+    const reasoning = this.#reasoning
+    this.#reasoning = ''
+    return reasoning
+  }
+
   #endTurn(): void {
     const turn = this.#turn
     if (turn === undefined) return
-    const { role, content, calls } = turn
+    const { role, content, reasoning, calls } = turn
     const [unanswered] = this.#open
     if (unanswered !== undefined) throw noOutput(unanswered)
-    this.#messages.push({ role, ...content, ...(calls.length > 0 && { toolCalls: calls }) })
+    this.#messages.push({
+      role,
+      ...content,
+      ...(reasoning !== '' && { reasoning }),
+      ...(calls.length > 0 && { toolCalls: calls }),
+    })
     for (const { id } of calls) {
       const output = this.#outputs.get(id) ?? { content: '' }
       this.#messages.push({ role: 'tool', ...output, toolCallId: id })
@@ -342,6 +371,10 @@ class Conversation {
     this.#outputs.clear()
     this.#turn = undefined
   }
+}
+
+function joined(before: string, after: string): string {
+  return [before, after].filter(Boolean).join('\n')
 }
 
 function noOutput(callId: string): ServiceError {

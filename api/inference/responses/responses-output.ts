@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 
 import { type AnswerParser, answerParser } from '#api/inference/answers/answer-parser.ts'
-import { presentChatLogprobs, toolCallId } from '#api/inference/chat/chat-answer.ts'
+import { toolCallId } from '#api/inference/chat/chat-answer.ts'
+import { presentChatLogprobs } from '#api/inference/chat/chat-logprobs.ts'
 import type { AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'

@@ -100,6 +100,69 @@ it.each<[string, object, object, readonly object[]]>([
   expect(found).toMatchObject(hints)
 })
 
+const THOUGHT = { role: 'assistant', content: 'Yes', reasoning: 'Hm.' }
+const CALLED = { toolCalls: [{ id: 'c1', name: 'f', arguments: '{}' }] }
+const THINKING = { type: 'thinking', thinking: 'Hm.', signature: '' }
+const REASONING = {
+  type: 'reasoning',
+  summary: [],
+  content: [{ type: 'reasoning_text', text: 'Hm.' }],
+}
+const SAID = { role: 'assistant', content: 'Yes' }
+const CALL = { type: 'function_call', call_id: 'c1', name: 'f', arguments: '{}' }
+const OUTPUT = { type: 'function_call_output', call_id: 'c1', output: 'x' }
+
+it.each<[string, string, object, object]>([
+  [
+    'reasoning_content',
+    '/v1/chat/completions',
+    { messages: [USER, { ...SAID, reasoning_content: 'Hm.' }, USER] },
+    THOUGHT,
+  ],
+  [
+    'reasoning',
+    '/v1/chat/completions',
+    { messages: [USER, { ...SAID, reasoning: 'Hm.', reasoning_content: null }, USER] },
+    THOUGHT,
+  ],
+  [
+    'thinking blocks',
+    '/v1/messages',
+    {
+      max_tokens: 9,
+      messages: [
+        USER,
+        { role: 'assistant', content: [THINKING, { type: 'text', text: 'Yes' }] },
+        USER,
+      ],
+    },
+    THOUGHT,
+  ],
+  ['reasoning items', '/v1/responses', { input: [USER, REASONING, SAID, USER] }, THOUGHT],
+  [
+    'the reasoning of calls',
+    '/v1/responses',
+    { input: [USER, REASONING, CALL, OUTPUT] },
+    { ...THOUGHT, content: '', ...CALLED },
+  ],
+  [
+    'reasoning between a text and its calls',
+    '/v1/responses',
+    { input: [USER, REASONING, SAID, REASONING, CALL, OUTPUT] },
+    { ...THOUGHT, reasoning: 'Hm.\nHm.', ...CALLED },
+  ],
+])('passes %s of an answer to the chat template (%s)', async (_title, url, fields, expected) => {
+  const response = await surface.post(url, { model: 'tiny-chat', ...fields })
+  expect(response.statusCode, response.body).toBe(200)
+  const [prompt] = surface.submitter.input.prompts
+  expect(prompt?.form === 'chat' && prompt.messages[1]).toEqual(expected)
+})
+
+it('drops reasoning that no answer follows', async () => {
+  await surface.post('/v1/responses', { model: 'tiny-chat', input: [USER, REASONING, USER] })
+  expect(surface.submitter.input.prompts).toMatchObject([{ messages: [USER, USER] }])
+})
+
 // The settings that an agent of openai-agents has when its user sets none, for each generation of
 // models.
 it.each(['none', 'minimal', 'low', 'medium'])(

@@ -251,3 +251,36 @@ describe('a streamed answer', () => {
 function choiceOf(delta: object, reason: string | null = null): object {
   return { index: 0, delta, logprobs: null, finish_reason: reason }
 }
+
+describe('the reasoning of an answer', () => {
+  const thought: Script = function* ({ input }) {
+    const dialect = { calls: 'hermes', reasoning: 'think' } as const
+    for (const event of speak(input as GenerateInput, ['<think>Hm.</think>', 'Yes'])) {
+      if (event.type === 'started') yield { ...event, dialect }
+      else if (event.type !== 'result') yield event
+      else yield { ...event, result: { ...event.result, dialect } } as typeof event
+    }
+  }
+
+  it.each([
+    [{}, { reasoning_content: 'Hm.', reasoning: 'Hm.' }],
+    [{ include_reasoning: false }, {}],
+  ])('is in two fields of the message, with %j: %j', async (fields, reasoning) => {
+    const surface = await openSurface(thought)
+    const message = { content: 'Yes', refusal: null, annotations: [], ...reasoning }
+    const whole = await surface.post('/v1/chat/completions', { ...CHAT, ...fields })
+    expect(whole.json().choices[0].message).toEqual({ role: 'assistant', ...message })
+    const streamed = await surface.post('/v1/chat/completions', {
+      ...CHAT,
+      ...fields,
+      stream: true,
+    })
+    const deltas = readStream(streamed.body).chunks.map(({ choices }) => choices[0]?.delta)
+    expect(deltas.slice(1)).toEqual([
+      ...(Object.keys(reasoning).length > 0 ? [reasoning] : []),
+      { content: 'Yes' },
+      {},
+    ])
+    await surface.app.close()
+  })
+})

@@ -40,7 +40,7 @@ const INPUT_ROWS: readonly Row[] = [
     { logprobs: null },
   ],
   [
-    'words of other models that reason, passed over',
+    'words of models that reason, without their answer',
     { reasoning: { effort: 'none' }, text: { verbosity: 'medium' }, input: [THOUGHT, user] },
     chat(user),
   ],

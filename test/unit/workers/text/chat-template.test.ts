@@ -119,6 +119,31 @@ describe('a chat template', () => {
     expect(knowing.render(CALLED, TOOLS)).toBe('weather;Rome;call_1')
   })
 
+  it.each<[string, string, object]>([
+    ['reasoning_content', 'Hi Hm.:Yes', {}],
+    ['reasoning', 'Hi Hm.:Yes', {}],
+    ['thinking', 'Hi Hm.:Yes', {}],
+    // As in the template of gpt-oss, which refuses both.
+    ['thinking', 'Hi :Yes sunny', { toolCalls: CALLED[1]?.toolCalls }],
+    ['thinking', 'Hi Hm.: sunny', { toolCalls: CALLED[1]?.toolCalls, content: '' }],
+  ])('shows the reasoning of an answer as %s: %s', (field, expected, answer) => {
+    const source = `{{ tools }}{% for m in messages %}{{ m.${field} + ':' if m.${field} is string else (':' if m.role == 'assistant') }}{{ m.content }} {% endfor %}`
+    const messages: ChatMessage[] = [
+      ...HI,
+      { role: 'assistant', content: 'Yes', reasoning: 'Hm.', ...answer },
+      ...('toolCalls' in answer ? CALLED.slice(2) : []),
+    ]
+    const rendered = template(source).render(messages, [], { opensAnswer: false })
+    expect(rendered.replace(/^None|^null/, '').trim()).toBe(expected)
+  })
+
+  it('reads the reasoning of an answer like the answer itself', () => {
+    const source = '{% for m in messages %}{{ m.reasoning_content }}|{{ m.content }}{% endfor %}'
+    const { render } = createChatTemplate({ template: source, specialTokens: SPECIAL }, CLOCK)
+    const { content } = render([{ role: 'assistant', content: 'Yes', reasoning: 'Hm.' }], [])
+    expect(content.map(({ origin }) => origin)).toEqual(['answer', 'answer'])
+  })
+
   it('writes tools in Hermes tags for a template without tools', () => {
     const text = template(PLAIN).render(CALLED, TOOLS)
     expect(text).toContain('<tools>\n{"type":"function","function":{"name":"weather"')
