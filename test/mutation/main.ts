@@ -14,7 +14,7 @@ const USAGE =
 
 const NEEDS_SERVICES = 'test/integration/'
 /** A test file in the output of a run that failed. */
-const FAILED = /test\/\S+\.test\.ts/
+const FAILED = /FAIL.*?(test\/\S+?\.test\.ts)/
 
 type Outcome = 'killed' | 'survived' | 'no tests' | 'timed out'
 
@@ -151,7 +151,7 @@ async function runTests(
   clearTimeout(timer)
   if (isLate) return { outcome: 'timed out' }
   if (code === 0) return { outcome: 'survived' }
-  return { outcome: 'killed', by: FAILED.exec(output)?.[0] }
+  return { outcome: 'killed', by: FAILED.exec(output)?.[1] }
 }
 
 function print(line: string): void {
