@@ -14,12 +14,15 @@ import { readTowerRules, type TowerRules } from '#workers/vision/tower-rules.ts'
 import { layoutWithin } from '#workers/vision/vision-model.ts'
 
 import { Batcher } from './batcher.ts'
+import { type ImagePooling, poolImages } from './image-pooling.ts'
 import { towerOf } from './joint-towers.ts'
 
 /** A graph that computes one row of numbers per image; images of all requests share its batches. */
 export interface ImageTower {
   /** The number of tokens that an image counts as. */
   readonly tokensPerImage: number
+  /** The elements of a row; undefined if the graph does not state them. */
+  readonly width: number | undefined
   readonly waitingCount: number
   /** The row of an image's file. Throws `invalidRequest` naming its field. */
   encode(bytes: Buffer, options: EncodeOptions): Promise<Float32Array>
@@ -32,13 +35,18 @@ interface EncodeOptions {
   readonly signal: AbortSignal
 }
 
-interface TowerOptions {
+/** Options of an image tower. */
+export interface TowerOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly file: string
   readonly session?: SessionOptions
-  /** Names of outputs `[batch, width]`; the first one that the graph has is read. */
+  /**
+   * Names of outputs `[batch, width]`, or `last_hidden_state` of any shape, which is pooled; the
+   * first one that the graph has is read.
+   */
   readonly outputs: readonly string[]
+  readonly pooling?: ImagePooling['mode']
   /** The elements of a row; any number if undefined. */
   readonly width: number | undefined
   /** Receives the size of every batch. */
@@ -57,13 +65,18 @@ export async function openImageTower(options: TowerOptions): Promise<ImageTower>
 }
 
 async function assemble(
-  { runtime, file, outputs, width, onBatch }: TowerOptions,
+  { runtime, file, outputs, width, pooling: mode, onBatch }: TowerOptions,
   session: ModelSession,
   rules: TowerRules,
 ): Promise<ImageTower> {
-  const outputName = findOutput(session, outputs, width)
+  const output = findOutput(session, outputs, width)
   checkSides(session, rules)
-  const encoder = new ImageEncoder(runtime, session, { size: width, outputName })
+  const encoder = new ImageEncoder(runtime, session, {
+    size: width,
+    outputName: output.name,
+    reduce: (values, dims) => poolImages(values, dims, { mode, patches: rules.tokensPerImage }),
+  })
+  const own = output.dims[output.dims.length === 3 ? 2 : 1]
   const { hasDynamicQuantization } = await readOperators(file)
   const isSingle = hasDynamicQuantization || typeof pixelsOf(session)?.dims[0] === 'number'
   const pool = new PreparationPool(IMAGE_LIMITS)
@@ -76,6 +89,7 @@ async function assemble(
   })
   return {
     tokensPerImage: rules.tokensPerImage,
+    width: typeof own === 'number' ? own : width,
     get waitingCount() {
       return batcher.waitingCount
     },
@@ -90,21 +104,22 @@ async function assemble(
   }
 }
 
-/** The output with one row per image. */
+/** The output with one row per image, or with the features of each. */
 function findOutput(
   { file, outputs }: ModelSession,
   names: readonly string[],
   width: number | undefined,
-): string {
+): ModelSession['outputs'][number] {
   const found = names.flatMap((name) => outputs.filter((spec) => spec.name === name))[0]
-  if (found === undefined || found.dims.length !== 2) {
+  const isPooled = found?.name === 'last_hidden_state' && [3, 4].includes(found.dims.length)
+  if (found === undefined || (found.dims.length !== 2 && !isPooled)) {
     throw new ModelLoadError(file, `not an encoder of images: it needs ${names.join(' or ')}`)
   }
   const own = found.dims[1]
   if (typeof own === 'number' && width !== undefined && own !== width) {
     throw new ModelLoadError(file, `${found.name} of images has ${own} elements, not ${width}`)
   }
-  return found.name
+  return found
 }
 
 function pixelsOf({ inputs }: ModelSession): ModelSession['inputs'][number] | undefined {

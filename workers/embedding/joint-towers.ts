@@ -15,6 +15,13 @@ export async function hasBothTowers(file: string): Promise<boolean> {
   return readsBoth(graph)
 }
 
+/** Whether a graph reads images and no texts, as in exports of DINOv2 and ViT. */
+export async function readsImagesAlone(file: string): Promise<boolean> {
+  const { graph } = await readModelFile(file)
+  const names = graph.inputs.map(({ name }) => name)
+  return names.includes('pixel_values') && !names.includes('input_ids')
+}
+
 function readsBoth({ inputs }: Graph): boolean {
   return ['input_ids', 'pixel_values'].every((wanted) => inputs.some(({ name }) => name === wanted))
 }

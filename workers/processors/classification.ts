@@ -8,7 +8,7 @@ import { PARTS_MAX, tooManyParts } from '#workers/embedding/read-input.ts'
 
 import { countTokens, type Prepared } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
-import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
+import { encodeImages, isImage, readsNoImages, readsNoTexts } from './stored-images.ts'
 
 type Tools = Pick<JobTools<unknown>, 'signal' | 'clock'>
 
@@ -57,7 +57,7 @@ export async function classifyImages(
   const { labels, tower } = classifier
   if (zeroShot !== undefined) throw noEntailment(labels)
   const images = items.filter(isImage)
-  if (images.length < items.length) throw readsImagesAlone()
+  if (images.length < items.length) throw readsNoTexts()
   checkProbabilityCount(images.length, labels.length)
   return {
     promptTokens: images.length * tower.tokensPerImage,
@@ -104,13 +104,6 @@ async function classifyFreely(
       return { task: 'classify', labels, probabilities }
     },
   }
-}
-
-function readsImagesAlone(): Error {
-  return failure.invalidRequest('This model reads images, not texts.', {
-    param: 'input',
-    code: 'unsupported_value',
-  })
 }
 
 function noEntailment(labels: readonly string[]): Error {

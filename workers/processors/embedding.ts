@@ -18,7 +18,7 @@ import { embedTokens, type MultiVectorModel, rankByTokens } from './multi-vector
 import { answerPrepared, countTokens, type Prepared, toBase64 } from './prepared-embedding.ts'
 import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { embedSparse, type SparseModel } from './sparse-embedding.ts'
-import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
+import { encodeImages, isImage, readsNoImages, readsNoTexts } from './stored-images.ts'
 
 /**
  * The services of an embedding queue: vectors of texts and images, labels, or relevance of pairs.
@@ -26,10 +26,18 @@ import { encodeImages, isImage, readsNoImages } from './stored-images.ts'
 export type EmbeddingModel =
   | {
       readonly task: 'embed'
+      readonly reads: 'texts'
       readonly encoder: Encoder
       readonly options: ModelOptions
       /** Present for a model that also embeds images. */
       readonly images?: { readonly tower: ImageTower; readonly storage: ObjectStore }
+    }
+  | {
+      readonly task: 'embed'
+      readonly reads: 'images'
+      readonly options: ModelOptions
+      readonly tower: ImageTower
+      readonly storage: ObjectStore
     }
   | SparseModel
   | MultiVectorModel
@@ -53,7 +61,11 @@ export async function processEmbedding(job: JobEnvelope<'embedding'>, tools: Too
     })
   }
   return answerPrepared(job, tools, async () => {
-    if (input.task === 'embed' && model.task === 'embed') return embed(input, model, tools)
+    if (input.task === 'embed' && model.task === 'embed') {
+      return model.reads === 'images'
+        ? embedImages(input, model, tools)
+        : embed(input, model, tools)
+    }
     if (input.task === 'sparse' && model.task === 'sparse') return embedSparse(input, model, tools)
     if (model.task === 'multi-vector') {
       if (input.task === 'multi-vector') return embedTokens(input, model, tools)
@@ -72,7 +84,11 @@ type Tools = JobTools<EmbeddingModel, 'embedding'>
 
 async function embed(
   input: EmbedInput,
-  { encoder, options, images }: EmbeddingModel & { readonly task: 'embed' },
+  {
+    encoder,
+    options,
+    images,
+  }: EmbeddingModel & { readonly task: 'embed'; readonly reads: 'texts' },
   { signal, clock }: Tools,
 ): Promise<Prepared> {
   refuseDimensions(input.dimensions, encoder)
@@ -100,6 +116,35 @@ async function embed(
       const rest = { texts: ofTexts, images: ofImages.map(normalize) }
       const vectors = items.map((item) => defined(rest[isImage(item) ? 'images' : 'texts'].shift()))
       const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
+      return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
+    },
+  }
+}
+
+async function embedImages(
+  { items, dimensions, role, taskName }: EmbedInput,
+  {
+    options,
+    tower,
+    storage,
+  }: EmbeddingModel & { readonly task: 'embed'; readonly reads: 'images' },
+  { signal }: Tools,
+): Promise<Prepared> {
+  const images = items.filter((item) => isImage(item))
+  if (images.length < items.length) throw readsNoTexts()
+  refuseDimensions(dimensions, {
+    dimensions: tower.width,
+    isTruncatable: options.matryoshka === true,
+  })
+  return {
+    promptTokens: images.length * tower.tokensPerImage,
+    ignored: [
+      ...(role === 'none' ? [] : ['input_type']),
+      ...(taskName === undefined ? [] : ['task']),
+    ],
+    async compute() {
+      const rows = await encodeImages(images, { tower, storage }, signal)
+      const cut = rows.map((row) => cutTo(normalize(row), dimensions))
       return { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 }
     },
   }

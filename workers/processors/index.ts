@@ -108,6 +108,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
 /** The part of a model that reads texts. */
 function encoderOf(model: EmbeddingModel) {
   if (model.task === 'classify') return model.reads === 'texts' ? model.classifier : undefined
+  if (model.task === 'embed') return model.reads === 'texts' ? model.encoder : undefined
   return model.task === 'rerank' ? model.reranker : model.encoder
 }
 
@@ -115,7 +116,8 @@ function encoderOf(model: EmbeddingModel) {
 function towerOf(model: EmbeddingModel) {
   if (model.task === 'classify')
     return model.reads === 'images' ? model.classifier.tower : undefined
-  return model.task === 'embed' ? model.images?.tower : undefined
+  if (model.task !== 'embed') return undefined
+  return model.reads === 'images' ? model.tower : model.images?.tower
 }
 
 async function openCompletionModel(

@@ -5,11 +5,15 @@ import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openRecognizer } from '#workers/audio/open-recognizer.ts'
 import { openCausalReranker } from '#workers/embedding/causal-reranker.ts'
 import { openClassifier } from '#workers/embedding/classifier.ts'
-import { type Encoder, openEncoder } from '#workers/embedding/encoder.ts'
+import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
-import { type ImageTower, openImageTower } from '#workers/embedding/image-tower.ts'
-import { hasBothTowers } from '#workers/embedding/joint-towers.ts'
+import {
+  type ImageTower,
+  openImageTower,
+  type TowerOptions,
+} from '#workers/embedding/image-tower.ts'
+import { hasBothTowers, readsImagesAlone } from '#workers/embedding/joint-towers.ts'
 import { openMultiVectorEncoder } from '#workers/embedding/multi-vector-encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
@@ -17,6 +21,7 @@ import { findCompanion } from '#workers/engine/model-files.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { prepareImageLibrary } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
+import { findModelFile } from '#workers/models/find-model-file.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
@@ -53,16 +58,10 @@ export async function openEmbeddingModel(
     ...(onBatch !== undefined && { onBatch }),
   }
   const can = (capability: string): boolean => model.capabilities.includes(capability)
-  if (can('classify') && can('vision')) {
-    prepareImageLibrary()
-    const classifier = await openImageClassifier(options)
-    const opened = {
-      task: 'classify',
-      reads: 'images',
-      classifier,
-      storage: tools.storage,
-    } as const
-    return { opened, bytes: await bytesOfParts([classifier.modelFile]) }
+  if (can('classify') && can('vision')) return openImagesToClassify(tools, options)
+  if (can('embedding') && can('vision')) {
+    const file = await findModelFile(folder, onnxFile)
+    if (await readsImagesAlone(file)) return openImagesAlone(model, tools, file)
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOfParts([modelFile])
@@ -95,16 +94,46 @@ export async function openEmbeddingModel(
       'no file of the model names its pooling; options.pooling sets it',
     )
   }
-  const plain = { task: 'embed', encoder, options: model.options } as const
+  const plain = { task: 'embed', reads: 'texts', encoder, options: model.options } as const
   if (!can('vision')) return { opened: plain, bytes }
   return closeOnFailure(encoder, async () => {
     const isJoint = await hasBothTowers(modelFile)
     const file = isJoint ? modelFile : await findCompanion(modelFile, 'vision_model')
-    const tower = await openTower(model, tools, { file, encoder })
+    const { dimensions: width } = encoder
+    const tower = await openTower(model, tools, { file, outputs: IMAGE_OUTPUTS, width })
     const images = { tower, storage: tools.storage }
     const ofImages = isJoint ? 0 : await bytesOfParts([file])
     return { opened: { ...plain, images }, bytes: bytes + ofImages }
   })
+}
+
+/** Opens a classifier of images. */
+async function openImagesToClassify(
+  { storage }: OpenTools,
+  options: Parameters<typeof openImageClassifier>[0],
+): Promise<Opened<EmbeddingModel>> {
+  prepareImageLibrary()
+  const classifier = await openImageClassifier(options)
+  const opened = { task: 'classify', reads: 'images', classifier, storage } as const
+  return { opened, bytes: await bytesOfParts([classifier.modelFile]) }
+}
+
+/** Opens a model that embeds images and no texts, such as DINOv2. */
+async function openImagesAlone(
+  model: CatalogueModel,
+  tools: OpenTools,
+  file: string,
+): Promise<Opened<EmbeddingModel>> {
+  const { pooling } = model.options
+  if (pooling !== undefined && pooling !== 'cls' && pooling !== 'mean') {
+    throw new ModelLoadError(file, `options.pooling of images is cls or mean, not ${pooling}`)
+  }
+  const features = ['last_hidden_state']
+  const outputs = pooling === undefined ? [...IMAGE_OUTPUTS, ...features] : features
+  const tower = await openTower(model, tools, { file, outputs, pooling })
+  const { storage } = tools
+  const opened = { task: 'embed', reads: 'images', options: model.options, tower, storage } as const
+  return { opened, bytes: await bytesOfParts([file]) }
 }
 
 /** Options that only multi-vector models have. */
@@ -120,19 +149,21 @@ function tokenOptionsOf({ options }: CatalogueModel) {
   }
 }
 
+/** Outputs with a vector of each image, best first. */
+const IMAGE_OUTPUTS = ['image_embeds', 'pooler_output']
+
 async function openTower(
   model: CatalogueModel,
   { folder, runtime, config, onBatch }: OpenTools,
-  { file, encoder }: { readonly file: string; readonly encoder: Encoder },
+  tower: Pick<TowerOptions, 'file' | 'outputs'> & Partial<Pick<TowerOptions, 'width' | 'pooling'>>,
 ): Promise<ImageTower> {
   prepareImageLibrary()
   return openImageTower({
     runtime,
     folder,
-    file,
+    width: undefined,
+    ...tower,
     session: sessionOptionsOf(model, config),
-    outputs: ['image_embeds', 'pooler_output'],
-    width: encoder.dimensions,
     ...(onBatch !== undefined && { onBatch }),
   })
 }

@@ -37,3 +37,11 @@ export function readsNoImages({ path: param }: ImageItem): Error {
     code: 'unsupported_value',
   })
 }
+
+/** The refusal of a text by a model that reads images alone. */
+export function readsNoTexts(): Error {
+  return failure.invalidRequest('This model reads images, not texts.', {
+    param: 'input',
+    code: 'unsupported_value',
+  })
+}

@@ -19,6 +19,8 @@ interface EncoderShape {
   readonly size: number | undefined
   /** The first output is used if there is none of this name. */
   readonly outputName?: string
+  /** Converts the output of each run, which has a first axis for its images. */
+  readonly reduce?: (values: Float32Array, dims: readonly number[]) => Float32Array
 }
 
 /**
@@ -33,12 +35,13 @@ export class ImageEncoder {
   readonly #output: string
   readonly #type: 'float32' | 'float16'
   readonly #size: number | undefined
+  readonly #reduce: EncoderShape['reduce']
 
   /** Throws `ModelLoadError` for a graph with other inputs or embeddings. */
   constructor(
     runtime: Runtime,
     session: ModelSession,
-    { size, outputName = 'image_features' }: EncoderShape,
+    { size, outputName = 'image_features', reduce }: EncoderShape,
   ) {
     const { file, inputs, outputs } = session
     const known = ['pixel_values', 'pixel_attention_mask', ...GRID_NAMES]
@@ -62,6 +65,7 @@ export class ImageEncoder {
     this.#type = pixels.type as 'float32' | 'float16'
     this.#output = output.name
     this.#size = size
+    this.#reduce = reduce
   }
 
   /** The embeddings of an image, one after another. */
@@ -108,7 +112,8 @@ export class ImageEncoder {
         if (this.#size !== undefined && output.dims.at(-1) !== this.#size) {
           throw new Error(`${this.#session.file}: embeddings of ${output.dims.at(-1)} elements`)
         }
-        return Float32Array.from(output.data as Float32Array)
+        const values = Float32Array.from(output.data as Float32Array)
+        return this.#reduce?.(values, output.dims) ?? values
       } finally {
         output.dispose()
       }

@@ -39,7 +39,7 @@ async function run(
   const input = { task: 'embed', role: 'none', dimensions: null, ...fields }
   const job = { kind: 'embedding', modelId: 'tiny-embed', enqueuedAtMs: 0, input }
   const { signal } = new AbortController()
-  const model = { task: 'embed', encoder, options }
+  const model = { task: 'embed', reads: 'texts', encoder, options }
   await processEmbedding(job as never, { reply, signal, clock: systemClock, model } as never)
   return received
 }

@@ -7,7 +7,7 @@ import { serveModels } from '#test/support/served-models.ts'
 
 const MODELS = join(import.meta.dirname, '../../fixtures/models')
 const MODEL = 'pictured'
-const SERVED = [MODEL, 'towers-vision', 'text-judge', 'image-judge']
+const SERVED = [MODEL, 'towers-vision', 'text-judge', 'image-judge', 'features']
 const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
 const FILES = read('vision-images.json') as readonly string[]
 /** Prompts of transformers; the first is of one image, the second of two. */
@@ -26,6 +26,13 @@ beforeAll(async () => {
       id: `towers-${capability}`,
       capabilities: [capability],
     })),
+    {
+      id: 'features',
+      kind: 'embedding',
+      source: join(MODELS, 'dinov2'),
+      capabilities: ['embedding', 'vision'],
+      options: { matryoshka: true },
+    },
     {
       id: 'text-judge',
       kind: 'embedding',
@@ -201,6 +208,25 @@ it('names the image that it cannot embed', async () => {
     400,
     { param: 'input[1].image', code: 'unsupported_value' },
   ])
+})
+
+it('embeds images with a model that reads no texts', async () => {
+  const { first } = read('dinov2/golden.json') as { readonly first: readonly (readonly number[])[] }
+  const input = [{ image: dataUrl(1) }, { image: FILES[2] }]
+  const { status, body } = await post('embeddings', { model: 'features', input })
+  expect([status, body.error]).toEqual([200, undefined])
+  expect(body.usage.prompt_tokens).toBe(2 * 16)
+  for (const [index, expected] of first.slice(1).entries()) {
+    const { embedding } = body.data[index] as Answer['data'][number]
+    for (const [at, value] of embedding.entries()) expect(value).toBeCloseTo(expected[at] ?? 9, 4)
+  }
+  const short = await post('embeddings', { model: 'features', input, dimensions: 8 })
+  expect(short.body.data[0]?.embedding).toHaveLength(8)
+  const text = await post('embeddings', {
+    model: 'features',
+    input: [{ text: 'a' }, { image: dataUrl(1) }],
+  })
+  expect([text.status, text.body.error]).toMatchObject([400, { code: 'unsupported_value' }])
 })
 
 describe('a classifier of images', () => {
