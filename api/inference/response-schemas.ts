@@ -198,11 +198,11 @@ export const CHAT_RESPONSE = {
               role: { const: 'assistant' },
               content: NULLABLE_STRING,
               reasoning_content: {
-                type: 'string',
+                type: ['string', 'null'],
                 description:
-                  'The reasoning before the answer, for models that mark their reasoning.',
+                  'The reasoning before the answer, for models that mark their reasoning; null if there is none.',
               },
-              reasoning: { type: 'string', description: 'The same as `reasoning_content`.' },
+              reasoning: { ...NULLABLE_STRING, description: 'The same as `reasoning_content`.' },
               refusal: NULLABLE_STRING,
               annotations: { type: 'array' },
               tool_calls: {

@@ -49,6 +49,8 @@ export interface RerankInput {
   /** One for each document, instead of `query`. */
   readonly queries?: readonly string[]
   readonly documents: readonly string[]
+  /** Whether scores are from 0 to 1, the default, instead of the logits of the model. */
+  readonly isActivated?: boolean
 }
 
 /** Probabilities of a classifier's labels. */

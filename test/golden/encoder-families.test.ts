@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 
 import { openClassifier } from '#workers/embedding/classifier.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
-import { readLabels } from '#workers/embedding/labels.ts'
+import { readLabels, sigmoid } from '#workers/embedding/labels.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -112,7 +112,8 @@ describe('a cross-encoder', async () => {
 
   it('gives the scores of the reference', async () => {
     const pairs = golden.pairs.map(([query, document]) => reranker.encodePair(query, document))
-    const scores = await Promise.all(pairs.map((pair) => reranker.score(pair, FOREVER)))
+    const logits = await Promise.all(pairs.map((pair) => reranker.logit(pair, FOREVER)))
+    const scores = logits.map(sigmoid)
     for (const [index, logit] of golden.logits.entries()) {
       expect(scores[index]).toBeCloseTo(1 / (1 + Math.exp(-logit)), 4)
     }

@@ -11,7 +11,6 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TemplateMessage } from '#workers/text/chat-template.ts'
 import { loadTextModel, type TextModel } from '#workers/text/text-model.ts'
 
-import { sigmoid } from './labels.ts'
 import { CHARS_PER_TOKEN_MAX } from './pair-input.ts'
 import type { Reranker } from './reranker.ts'
 import { findModules } from './sentence-head.ts'
@@ -95,7 +94,7 @@ export async function openCausalReranker({
         const pair = { query: query.slice(0, charsMax), document: document.slice(0, charsMax) }
         return encodeWithin(encode, contextLength, pair)
       },
-      score({ tokenIds }, signal) {
+      logit({ tokenIds }, signal) {
         // Documents of one job share the cached prefix; different jobs share nothing.
         const cacheScope = scopes.get(signal) ?? `job ${++jobs}`
         scopes.set(signal, cacheScope)
@@ -168,10 +167,10 @@ async function scorePrompt(
   },
 ): Promise<number> {
   const { tokenIds: promptTokenIds, cacheScope, signal } = prompt
-  let score = Number.NaN
+  let logit = Number.NaN
   const next = (logits: Float32Array) => {
     const other = falseTokenId === undefined ? 0 : (logits[falseTokenId] ?? Number.NaN)
-    score = sigmoid((logits[trueTokenId] ?? Number.NaN) - other)
+    logit = (logits[trueTokenId] ?? Number.NaN) - other
     return { tokenId: trueTokenId }
   }
   await engine.run(
@@ -186,5 +185,5 @@ async function scorePrompt(
     },
     { signal },
   )
-  return score
+  return logit
 }

@@ -4,7 +4,6 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
-import { sigmoid } from './labels.ts'
 import { createPairReader } from './pair-input.ts'
 import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
 
@@ -13,8 +12,8 @@ export interface Reranker {
   readonly contextLength: number
   /** A pair with the model's own markers; a long document is cut, as is usual for these models. */
   encodePair(query: string, document: string): EncodedText
-  /** The relevance of a pair, from 0 to 1. */
-  score(pair: EncodedText, signal: AbortSignal): Promise<number>
+  /** The relevance of a pair as a logit: its sigmoid is from 0 to 1. */
+  logit(pair: EncodedText, signal: AbortSignal): Promise<number>
   readonly waitingCount: number
   close(): Promise<void>
 }
@@ -38,9 +37,9 @@ export async function openReranker(options: ClassifierOptions): Promise<Reranker
     return {
       contextLength,
       encodePair: createPairEncoder(tokenizer, contextLength),
-      async score(pair, signal) {
+      async logit(pair, signal) {
         const [logit = Number.NaN] = await classifier.logits(pair, signal)
-        return sigmoid(logit)
+        return logit
       },
       get waitingCount() {
         return classifier.waitingCount

@@ -8,6 +8,7 @@ import type { Classifier } from '#workers/embedding/classifier.ts'
 import type { Encoder } from '#workers/embedding/encoder.ts'
 import type { ImageClassifier } from '#workers/embedding/image-classifier.ts'
 import type { ImageTower } from '#workers/embedding/image-tower.ts'
+import { sigmoid } from '#workers/embedding/labels.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
@@ -164,8 +165,8 @@ async function rerank(
   return {
     promptTokens: countTokens(pairs.map(({ tokenIds }) => tokenIds)),
     async compute() {
-      const scores = await Promise.all(pairs.map((pair) => reranker.score(pair, signal)))
-      return { task: 'rerank', scores }
+      const logits = await Promise.all(pairs.map((pair) => reranker.logit(pair, signal)))
+      return { task: 'rerank', scores: input.isActivated === false ? logits : logits.map(sigmoid) }
     },
   }
 }

@@ -57,10 +57,10 @@ interface ReadCall {
 interface ChatAnswerMessage {
   readonly role: 'assistant'
   readonly content: string | null
-  /** The reasoning before the answer, for models that mark it. */
-  readonly reasoning_content?: string
+  /** The reasoning before the answer, for models that mark it; null if there is none. */
+  readonly reasoning_content?: string | null
   /** The same, under its name in vLLM and OpenRouter. */
-  readonly reasoning?: string
+  readonly reasoning?: string | null
   readonly refusal: null
   readonly annotations: readonly never[]
   readonly tool_calls?: readonly ({ readonly id: string } & PresentedCall)[]
@@ -118,7 +118,7 @@ export function presentChat(
           index: candidate.index,
           message: presentMessage(content, {
             calls,
-            reasoning: head.showsReasoning ? reasoning : '',
+            reasoning: head.showsReasoning && reasoning !== '' ? reasoning : null,
             tools,
             dialect: outcome.dialect,
             source: `${head.id} ${candidate.index}`,
@@ -180,7 +180,7 @@ function presentMessage(
   content: string,
   answer: {
     readonly calls: readonly ReadCall[]
-    readonly reasoning: string
+    readonly reasoning: string | null
     readonly dialect: AnswerDialect | undefined
     readonly tools: ToolPlan | undefined
     readonly source: string
@@ -189,7 +189,7 @@ function presentMessage(
   const { calls, tools, source, reasoning, dialect } = answer
   const message = {
     ...({ role: 'assistant', refusal: null, annotations: [] } as const),
-    ...(reasoning !== '' && { reasoning_content: reasoning, reasoning }),
+    ...(dialect?.reasoning !== undefined && { reasoning_content: reasoning, reasoning }),
   }
   const [first] = calls
   if (first === undefined) return { ...message, content }

@@ -17,6 +17,8 @@ export interface Ranking {
   /** One for each document, instead of `query`. */
   readonly queries?: readonly string[]
   readonly documents: readonly string[]
+  /** Whether scores are from 0 to 1 instead of logits; true if absent. */
+  readonly isActivated?: boolean
   /** The endpoint as the client knows it, such as `v1/rerank`. */
   readonly endpoint: string
 }
@@ -41,13 +43,22 @@ export async function scoreDocuments(
 export async function rankingJob(
   models: ModelDirectory,
   caller: Caller,
-  { modelName, query, queries, documents, endpoint }: Ranking,
+  { modelName, query, queries, documents, isActivated = true, endpoint }: Ranking,
 ): Promise<{ readonly model: CatalogueModel; readonly input: RerankInput }> {
   const model = await getTaskModel(models, caller, { name: modelName, task: 'rerank', endpoint })
-  return { model, input: { task: 'rerank', query, documents, ...(queries && { queries }) } }
+  return {
+    model,
+    input: {
+      task: 'rerank',
+      query,
+      documents,
+      ...(queries && { queries }),
+      ...(!isActivated && { isActivated }),
+    },
+  }
 }
 
-/** The positions of the documents, the most relevant first. */
+/** The positions of the documents, the most relevant first; all without a count or if it is 0. */
 export function ranked(
   scores: readonly number[],
   count: number | null | undefined,
@@ -55,5 +66,5 @@ export function ranked(
   return scores
     .map((score, index) => ({ index, score }))
     .toSorted((one, other) => other.score - one.score)
-    .slice(0, count ?? scores.length)
+    .slice(0, count || scores.length)
 }

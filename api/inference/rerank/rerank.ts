@@ -59,18 +59,25 @@ export const RERANK_BODY = Type.Object(
       default: false,
       description: 'With `texts`: return the texts as well.',
     }),
-    raw_scores: ineffective({ type: ['boolean', 'null'] }, [false]),
+    raw_scores: optionalBoolean({
+      default: false,
+      description: 'Return the logits of a cross-encoder instead of scores from 0 to 1.',
+    }),
+    use_activation: optionalBoolean({
+      default: true,
+      description: 'The opposite of `raw_scores`.',
+    }),
     truncate: fixed([true]),
     truncation_direction: ineffective({ type: ['string', 'null'] }, ['Right', 'right']),
     top_n: optionalInteger({
-      minimum: 1,
-      description: 'The number of results to return; all if absent.',
+      minimum: 0,
+      description: 'The number of results to return; all if absent or 0.',
     }),
-    top_k: optionalInteger({ minimum: 1, description: 'Alias of `top_n`.' }),
+    top_k: optionalInteger({ minimum: 0, description: 'Alias of `top_n`.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
     return_documents: optionalBoolean({
-      default: false,
-      description: 'Return the texts of the documents as well.',
+      description:
+        'Return the texts of the documents as well; true if absent, but false if the request has `truncation`.',
     }),
     // Documents that are too long are always cut, as these fields request.
     truncate_prompt_tokens: fixed([-1]),
@@ -179,7 +186,8 @@ export function rerankRanking(body: RerankBody): Ranking {
   const documents = (body.texts ?? body.documents ?? []).map((document) =>
     typeof document === 'string' ? document : document.text,
   )
-  return { modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' }
+  const isActivated = body.raw_scores !== true && body.use_activation !== false
+  return { modelName: body.model, query: body.query, documents, isActivated, endpoint: 'v1/rerank' }
 }
 
 /** The answer in the dialect of the request, which its list of documents determines. */
@@ -201,18 +209,20 @@ export function presentRanking(
       ...(body.return_text === true && { text: documents[result.index] }),
     }))
   }
+  // Voyage's client sends this field with every request.
+  const isVoyage = body.truncation === true
+  const returnsDocuments = body.return_documents ?? !isVoyage
   const results = best.map(({ index, score }) => ({
     index,
     relevance_score: score,
-    ...(body.return_documents === true && { document: { text: documents[index] } }),
+    ...(returnsDocuments && { document: { text: documents[index] } }),
   }))
   return {
     id,
     object: 'list',
     model: model.id,
     results,
-    // Voyage's client sends this field with every request and reads the other name.
-    ...(body.truncation === true && { data: results }),
+    ...(isVoyage && { data: results }),
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }
 }

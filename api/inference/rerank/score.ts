@@ -5,6 +5,7 @@ import {
   fixed,
   ineffective,
   invalidValue,
+  optionalBoolean,
   optionalString,
   requiredUnless,
 } from '#api/inference/field-schemas.ts'
@@ -30,8 +31,13 @@ const SCORE_BODY = Type.Object(
     text_2: texts('A text, or several.'),
     queries: texts('Another name of `text_1`.'),
     documents: texts('Another name of `text_2`.'),
+    items: texts('Another name of `text_2`.'),
     data_1: texts('Another name of `text_1`.'),
     data_2: texts('Another name of `text_2`.'),
+    use_activation: optionalBoolean({
+      default: true,
+      description: 'Return scores from 0 to 1; if false, return the logits of a cross-encoder.',
+    }),
     // Texts that are too long are always cut, as this field requests.
     truncate_prompt_tokens: fixed([-1]),
     priority: ineffective({ type: ['integer', 'null'] }),
@@ -41,7 +47,7 @@ const SCORE_BODY = Type.Object(
     additionalProperties: false,
     allOf: [
       requiredUnless('text_1', ['string', 'array'], ['queries', 'data_1']),
-      requiredUnless('text_2', ['string', 'array'], ['documents', 'data_2']),
+      requiredUnless('text_2', ['string', 'array'], ['documents', 'items', 'data_2']),
     ],
   },
 )
@@ -77,9 +83,9 @@ export function registerScore(
 
 async function score(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as ScoreBody
-  // vLLM has renamed the two fields twice.
+  // vLLM has several names for the two fields.
   const queries = [body.text_1 ?? body.queries ?? body.data_1 ?? []].flat()
-  const documents = [body.text_2 ?? body.documents ?? body.data_2 ?? []].flat()
+  const documents = [body.text_2 ?? body.documents ?? body.items ?? body.data_2 ?? []].flat()
   const [query = ''] = queries
   if (queries.length > 1 && queries.length !== documents.length) {
     throw invalidValue(
@@ -92,6 +98,7 @@ async function score(http: Http, services: InferenceServices): Promise<object> {
     query,
     documents,
     endpoint: 'v1/score',
+    isActivated: body.use_activation !== false,
     ...(queries.length > 1 && { queries }),
   })
   const { created, newId } = answerHeadOf(http.request, services.clock)

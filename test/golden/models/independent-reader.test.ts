@@ -16,6 +16,7 @@ import { runJob } from '#test/unit/workers/processors/completion-job.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
+import { sigmoid } from '#workers/embedding/labels.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -122,7 +123,7 @@ describe('tiny-rerank', () => {
     const { logits } = (await theirs(inputs)) as { logits: Tensor }
     const reranker = await openReranker({ runtime, folder: modelFolder('tiny-rerank'), session })
     for (const [at, document] of documents.entries()) {
-      const score = await reranker.score(reranker.encodePair(query, document), signal)
+      const score = sigmoid(await reranker.logit(reranker.encodePair(query, document), signal))
       expect(score).toBeCloseTo(1 / (1 + Math.exp(-Number(logits.data[at]))), 4)
     }
     await reranker.close()

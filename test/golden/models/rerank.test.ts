@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { sigmoid } from '#workers/embedding/labels.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -34,7 +35,9 @@ afterAll(async () => {
 /** Whether the right document comes first. */
 async function isFirst({ query, documents, right }: Group): Promise<boolean> {
   const scores = await Promise.all(
-    documents.map((document) => reranker.score(reranker.encodePair(query, document), signal)),
+    documents.map(async (document) =>
+      sigmoid(await reranker.logit(reranker.encodePair(query, document), signal)),
+    ),
   )
   return scores.every((score, at) => at === right || score < (scores[right] as number))
 }

@@ -137,9 +137,9 @@ describe('POST /v1/rerank', () => {
       object: 'list',
       model: 'tiny-rerank',
       results: [
-        { index: 1, relevance_score: 0.9 },
-        { index: 2, relevance_score: 0.5 },
-        { index: 0, relevance_score: 0.2 },
+        { index: 1, relevance_score: 0.9, document: { text: 'b' } },
+        { index: 2, relevance_score: 0.5, document: { text: 'c' } },
+        { index: 0, relevance_score: 0.2, document: { text: 'a' } },
       ],
       usage: { prompt_tokens: 3, total_tokens: 3 },
     })
@@ -150,13 +150,28 @@ describe('POST /v1/rerank', () => {
     })
   })
 
-  it('repeats the texts and ends after top_n when asked to', async () => {
-    const { results } = (await ask({ top_n: 2, return_documents: true })).json()
-    expect(results).toEqual([
-      { index: 1, relevance_score: 0.9, document: { text: 'b' } },
-      { index: 2, relevance_score: 0.5, document: { text: 'c' } },
-    ])
+  it.each([
+    [{ top_n: 2, return_documents: false }, 2],
+    [{ top_k: 1, truncation: true }, 1],
+    [{ top_n: 0, return_documents: false }, 3],
+  ])('leaves the texts out and ends after top_n with %j', async (fields, count) => {
+    const { results } = (await ask(fields)).json()
+    expect(results).toEqual(
+      [
+        { index: 1, relevance_score: 0.9 },
+        { index: 2, relevance_score: 0.5 },
+        { index: 0, relevance_score: 0.2 },
+      ].slice(0, count),
+    )
   })
+
+  it.each([{ use_activation: false }, { raw_scores: true }])(
+    'asks for logits with %j',
+    async (fields) => {
+      await ask(fields)
+      expect(surface.submitter.requests.at(-1)?.input).toMatchObject({ isActivated: false })
+    },
+  )
 
   it('accepts the parameter that cuts long documents, as they are cut anyway', async () => {
     const response = await ask({ truncate_prompt_tokens: -1, truncation: true, timeout: 20 })
@@ -217,7 +232,7 @@ const RERANK_REFUSALS: readonly Refusal[] = [
   [{ documents: [] }, 'documents', 'empty_array', /./],
   [{ documents: [5] }, 'documents[0]', 'invalid_type', /./],
   [{ documents: [{ title: 'a' }] }, 'documents[0].text', 'missing_required_parameter', /./],
-  [{ top_n: 0 }, 'top_n', 'integer_below_min_value', /./],
+  [{ top_n: -1 }, 'top_n', 'integer_below_min_value', /./],
   [{ truncate_prompt_tokens: 16 }, 'truncate_prompt_tokens', 'invalid_value', /./],
   [{ truncation: false }, 'truncation', 'invalid_value', /./],
   [{ max_chunks_per_doc: 1 }, 'max_chunks_per_doc', 'unknown_parameter', /./],

@@ -26,7 +26,9 @@ it("ranks in Cohere's dialect", async () => {
 it('ranks at the root as below /v1', async () => {
   for (const url of ['/rerank', '/v1/rerank']) {
     const response = await surface.post(url, { ...QUERY, top_k: 1 })
-    expect(response.json().results).toEqual([{ index: 1, relevance_score: 0.9 }])
+    expect(response.json().results).toEqual([
+      { index: 1, relevance_score: 0.9, document: { text: 'b' } },
+    ])
   }
 })
 
@@ -65,6 +67,7 @@ it('ranks texts as Text Embeddings Inference does, without a model', async () =>
 it.each([
   [{ queries: 'q', documents: ['a', 'b'] }, {}],
   [{ data_1: 'q', data_2: ['a', 'b'] }, {}],
+  [{ queries: 'q', items: ['a', 'b'], use_activation: false }, { isActivated: false }],
   [{ text_1: ['q', 'r'], text_2: ['a', 'b'] }, { queries: ['q', 'r'] }],
 ])('scores %j as vLLM does', async (fields, more) => {
   const response = await surface.post('/score', fields)
