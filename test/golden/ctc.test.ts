@@ -78,3 +78,15 @@ describe.each(['wav2vec2', 'hubert', 'wavlm'])('the %s layout', async (name) => 
     await short.close()
   })
 })
+
+it('begins a segment where a second or more passes between two words', async () => {
+  const recognizer = await openCtc({ runtime, folder: join(FIXTURES, 'wav2vec2') })
+  const pause = new Float32Array(32_000)
+  const samples = Float32Array.from([...samplesOf('en-1.wav'), ...pause, ...samplesOf('de-1.wav')])
+  const { words = [], segments } = await transcribe(recognizer, samples)
+  const first = words.filter(({ start }, at) => start - (words[at - 1]?.end ?? -1) >= 1)
+  expect(segments.map(({ start }) => start)).toEqual(first.map(({ start }) => start))
+  expect(segments.length).toBeGreaterThan(1)
+  expect(segments.length).toBeLessThan(words.length)
+  await recognizer.close()
+})

@@ -323,6 +323,7 @@ describe('Prefer: respond-async', () => {
     const query = new URLSearchParams({ status: 'queued', metadata: '{"run":"later"}' })
     const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }
     expect(list.data.map(({ id }) => id)).toEqual([job.id])
+    expect((await call(`/jobs?metadata=${encodeURIComponent('{"run":1}')}`)).status).toBe(400)
     expect((await call(`/jobs/${job.id}/result`)).status).toBe(409)
     const prioritize = async (priority: string) => {
       const headers = { 'content-type': 'application/json' }
