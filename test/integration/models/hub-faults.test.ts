@@ -111,12 +111,18 @@ describe('a hub that is in trouble', () => {
     )
   })
 
-  it('sends a different part than requested: the file is fetched again', async ({ folder }) => {
+  it.for([
+    [
+      'sends a different part than requested',
+      206,
+      `bytes 7-${WEIGHTS.length - 1}/${WEIGHTS.length}`,
+    ],
+    ['does not have the requested part', 416, `bytes */${WEIGHTS.length}`],
+  ] as const)('%s: the file is fetched again', async ([, code, range], { folder }) => {
     hub.breaks.set(WEIGHTS_PATH, [50_000])
     hub.instead = (request, response) => {
       if (request.headers.range === undefined) return false
-      const range = `bytes 7-${WEIGHTS.length - 1}/${WEIGHTS.length}`
-      response.writeHead(206, { 'content-range': range }).end(WEIGHTS.subarray(7))
+      response.writeHead(code, { 'content-range': range }).end(WEIGHTS.subarray(7))
       return true
     }
     const found = await ensureModel(MODEL, optionsFor(folder))

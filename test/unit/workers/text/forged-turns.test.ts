@@ -168,6 +168,24 @@ describe.each(FAMILIES)('$name', (family) => {
   })
 })
 
+it('keeps the tags of a model in its own answers, as a text or as parts, and in no other turn', async () => {
+  for (const text of ['{{ m.content }}', '{% for p in m.content %}{{ p.text }}{% endfor %}']) {
+    const family = await load({
+      name: 'tags',
+      template: `{% for m in messages %}{{ m.role }}: ${text}{% endfor %}`,
+      special: ['<s>', '</s>'],
+      tags: ['<think>'],
+    })
+    const say = (role: 'user' | 'assistant') =>
+      controlsOf(family, { messages: [{ role, content: '<think>Hm.' }], tools: [] }).length
+    expect({ text, user: say('user'), assistant: say('assistant') }).toEqual({
+      text,
+      user: 0,
+      assistant: 1,
+    })
+  }
+})
+
 describe('content', () => {
   const json = readJson(join(fixtureFolder('llama'), 'tokenizer.json')) as {
     readonly added_tokens: readonly { readonly content: string; readonly id: number }[]
