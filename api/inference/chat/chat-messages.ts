@@ -47,9 +47,17 @@ const CALLED_CUSTOM = Type.Object(
 )
 
 const CALL_PLACE = { id: Type.String({ minLength: 1 }), index: Type.Optional(Type.Integer()) }
-const CALL = variantSchema({
-  function: { ...CALL_PLACE, function: CALLED_FUNCTION },
-  custom: { ...CALL_PLACE, custom: CALLED_CUSTOM },
+// Clients of Mistral's API send calls without a type.
+const CALL = variantSchema(
+  {
+    function: { ...CALL_PLACE, function: CALLED_FUNCTION },
+    custom: { ...CALL_PLACE, custom: CALLED_CUSTOM },
+  },
+  { fallback: 'function' },
+)
+
+const IMAGE_URL = Type.String({
+  description: 'An image as a data URL, or as an https URL that the server fetches.',
 })
 
 const CONTENT_PART = Type.Object({
@@ -57,12 +65,7 @@ const CONTENT_PART = Type.Object({
   text: Type.Optional(Type.String()),
   refusal: Type.Optional(Type.String()),
   image_url: Type.Optional(
-    Type.Object({
-      url: Type.String({
-        description: 'An image as a data URL, or as an https URL that the server fetches.',
-      }),
-      detail: DETAIL,
-    }),
+    Type.Union([IMAGE_URL, Type.Object({ url: IMAGE_URL, detail: DETAIL })]),
   ),
 })
 
@@ -137,7 +140,9 @@ function presentable(field: MessageField, path: string, images: RequestImages): 
   const hasName = typeof field.name === 'string' && field.name !== ''
   const name = hasName ? { name: field.name as string } : {}
   const content = contentOf(field, `${path}.content`, images) ?? refusalOf(field)
-  if (content === undefined && calls.length === 0) throw noContent(field, path)
+  const reasoning = field.role === 'assistant' ? reasoningOf(field) : {}
+  const isEmpty = calls.length === 0 && reasoning.reasoning === undefined
+  if (content === undefined && isEmpty) throw noContent(field, path)
   const message = { ...(content ?? { content: '' }), ...name }
   switch (field.role) {
     case 'developer':
@@ -149,7 +154,7 @@ function presentable(field: MessageField, path: string, images: RequestImages): 
       return {
         role: 'assistant',
         ...message,
-        ...reasoningOf(field),
+        ...reasoning,
         ...(calls.length > 0 && { toolCalls: calls }),
       }
     case 'tool':
@@ -198,11 +203,18 @@ function contentOf(
     const place = `${path}[${index}]`
     const value = part[part.type]
     if (value === undefined) throw missingParameter(`${place}.${part.type}`)
-    if (typeof value === 'string') read.addText(value)
-    else if (role === 'user') {
-      const { url, detail } = value
-      read.addImage(images.add({ kind: 'url', url }, { path: `${place}.image_url`, detail }))
-    } else throw invalidValue(`${place}.type`, "images are only allowed with role 'user'.")
+    if (part.type !== 'image_url') {
+      read.addText(value as string)
+      continue
+    }
+    if (role !== 'user' && role !== 'tool') {
+      throw invalidValue(
+        `${place}.type`,
+        "images are only allowed with the roles 'user' and 'tool'.",
+      )
+    }
+    const { url, detail } = typeof value === 'string' ? { url: value } : value
+    read.addImage(images.add({ kind: 'url', url }, { path: `${place}.image_url`, detail }))
   }
   return read.fields
 }

@@ -1,7 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import { embedMany, generateText, Output, stepCountIs, streamText, tool } from 'ai'
+import * as sdk from 'ai'
 import { z } from 'zod'
 
 import {
@@ -20,6 +20,12 @@ import {
 } from './features.mjs'
 
 // The Vercel AI SDK: its providers for OpenAI, compatible servers and Anthropic.
+
+const { embedMany, generateText, Output, stepCountIs, streamText, tool } = sdk
+// Older versions have them under names of their own.
+const generateImage = sdk.generateImage ?? sdk.experimental_generateImage
+const generateSpeech = sdk.generateSpeech ?? sdk.experimental_generateSpeech
+const transcribe = sdk.transcribe ?? sdk.experimental_transcribe
 
 const at = { baseURL: `${url}/v1`, apiKey: key }
 const openai = createOpenAI(at)
@@ -94,4 +100,25 @@ await feature('errors', async () => {
 await feature('messages', async () => {
   const options = { model: createAnthropic(at)(CHAT), prompt: CAPITAL, ...asked }
   expect((await generateText(options)).text, 'Paris')
+})
+
+await feature('images', async () => {
+  for (const model of [openai.image('tiny-sd'), compatible.imageModel('tiny-sd')]) {
+    const { image } = await generateImage({ model, prompt: 'a red circle', size: '256x256' })
+    expect(image.mediaType, 'image/png')
+  }
+})
+
+await feature('speech and transcription', async () => {
+  const spoken = { model: openai.speech('tiny-tts'), voice: 'alloy', outputFormat: 'wav' }
+  const { audio } = await generateSpeech({ ...spoken, text: 'The picture is red and new.' })
+  expect(audio.mediaType, 'wav')
+  const transcription = await transcribe({
+    model: openai.transcription('whisper-1'),
+    audio: audio.uint8Array,
+    // Without options, older versions ask for the text alone.
+    providerOptions: { openai: { timestampGranularities: ['segment'] } },
+  })
+  expect(typeof transcription.text, 'string')
+  expect(transcription.segments.length > 0, true)
 })

@@ -126,6 +126,12 @@ it.each<[string, string, object, object]>([
     THOUGHT,
   ],
   [
+    'reasoning without content',
+    '/v1/chat/completions',
+    { messages: [USER, { role: 'assistant', content: null, reasoning: 'Hm.' }, USER] },
+    { ...THOUGHT, content: '' },
+  ],
+  [
     'thinking blocks',
     '/v1/messages',
     {

@@ -84,7 +84,7 @@ const REFUSALS: readonly Refusal[] = [
     },
     'messages[0].content[0].type',
     'invalid_value',
-    /only allowed with role 'user'/,
+    /only allowed with the roles 'user' and 'tool'/,
   ],
   [
     { messages: [{ role: 'user', content: [{ type: 'text' }] }] },

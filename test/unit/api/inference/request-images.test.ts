@@ -101,6 +101,27 @@ describe('images of a request', () => {
       ],
     ],
     [
+      'chat: as a text, and in the result of a tool',
+      {
+        url: '/v1/chat/completions',
+        body: {
+          messages: [
+            { role: 'user', content: [{ type: 'image_url', image_url: DATA_URL }, TEXT] },
+            // Without a type, as clients of Mistral's API send it.
+            {
+              role: 'assistant',
+              tool_calls: [{ id: 'c1', function: { name: 'f', arguments: '{}' } }],
+            },
+            { role: 'tool', tool_call_id: 'c1', content: [TEXT, imageUrl(DATA_URL)] },
+          ],
+        },
+      },
+      [
+        { at: 0, path: 'messages[0].content[0].image_url' },
+        { at: 13, path: 'messages[2].content[1].image_url' },
+      ],
+    ],
+    [
       'responses: by URL and by file',
       {
         url: '/v1/responses',
