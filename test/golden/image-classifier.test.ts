@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, expect, it } from 'vitest'
@@ -41,6 +42,17 @@ it('gives the logits and the probabilities of images, alone and together', async
   expectClose(rows, golden.logits)
   expectClose(rows.map(classifier.toProbabilities), golden.probabilities)
   expectClose([await encode(FILES[1] as Buffer)], [golden.logits[1] ?? []])
+})
+
+it('is not opened with a model that detects objects', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-detector-'))
+  cpSync(join(MODELS, 'vit-classifier'), folder, { recursive: true })
+  writeFileSync(join(folder, 'config.json'), '{"architectures": ["DetrForObjectDetection"]}')
+  const opening = openImageClassifier({ runtime, folder })
+  await expect(opening).rejects.toThrow(
+    'not a classifier of whole images: its class is DetrForObjectDetection',
+  )
+  rmSync(folder, { recursive: true })
 })
 
 it.each(['clip', 'minilm'])(

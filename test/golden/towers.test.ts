@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
-import { openImageTower } from '#workers/embedding/image-tower.ts'
+import { IMAGE_OUTPUTS, openImageTower } from '#workers/embedding/image-tower.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import { renameTensors } from '#workers/graph/extract.ts'
 import { makeNode, makeValue } from '#workers/graph/model.ts'
@@ -48,7 +48,10 @@ function expectClose(vectors: readonly Float32Array[], references: Golden['textE
 }
 
 /** A copy of a model with both towers in one graph, beside similarities that need both. */
-async function withJointTowers(name: string): Promise<string> {
+async function withJointTowers(
+  name: string,
+  outputs: Readonly<Record<string, string>>,
+): Promise<string> {
   const folder = join(mkdtempSync(join(tmpdir(), 'millrace-towers-')), name)
   folders.push(dirname(folder))
   cpSync(join(MODELS, name), folder, { recursive: true })
@@ -77,20 +80,29 @@ async function withJointTowers(name: string): Promise<string> {
       ...images.outputs,
     ],
   }
-  writeFileSync(join(folder, 'onnx/model.onnx'), writeModel({ ...text, graph }))
+  const named = defined(renameTensors(graph, new Map(Object.entries(outputs))))
+  writeFileSync(join(folder, 'onnx/model.onnx'), writeModel({ ...text, graph: named }))
   return folder
 }
 
 describe.each([
-  ['clip', 16, 'text_model', 'vision_model'],
+  ['clip', 16, 'text_model', 'vision_model', {}],
   // Both towers in one graph, as optimum exports CLIP.
-  ['clip', 16, 'model', 'model'],
-  ['siglip', 16, 'text_model', 'vision_model'],
-])('%s', async (name, patches, onnxFile, ofImages) => {
+  ['clip', 16, 'model', 'model', {}],
+  ['siglip', 16, 'text_model', 'vision_model', {}],
+  // The names of jina-clip-v2.
+  [
+    'clip',
+    16,
+    'model',
+    'model',
+    { text_embeds: 'text_embeddings', image_embeds: 'image_embeddings' },
+  ],
+])('%s', async (name, patches, onnxFile, ofImages, names) => {
   const golden = read(join(name, 'golden.json')) as Golden
-  const folder = onnxFile === 'model' ? await withJointTowers(name) : join(MODELS, name)
+  const folder = onnxFile === 'model' ? await withJointTowers(name, names) : join(MODELS, name)
   const encoder = await openEncoder({ runtime, folder, onnxFile })
-  const options = { outputs: ['image_embeds', 'pooler_output'], width: encoder.dimensions }
+  const options = { outputs: IMAGE_OUTPUTS, width: encoder.dimensions }
   const file = join(folder, `onnx/${ofImages}.onnx`)
   const tower = await openImageTower({ runtime, folder, file, ...options })
   afterAll(async () => {

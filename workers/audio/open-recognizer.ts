@@ -56,7 +56,13 @@ async function openLayout(folder: string, options: LayoutOptions): Promise<Recog
     throw new ModelLoadError(folder, `transducers are not supported: there is ${joiner}`)
   }
   const config = await findJson(folder, 'config.json')
-  const type = config?.model_type ?? 'whisper'
+  if (config === undefined) {
+    throw new ModelLoadError(
+      folder,
+      'config.json is missing, which names the layout; files of sherpa-onnx and onnxruntime-genai are not supported, those of onnx-community are',
+    )
+  }
+  const type = config.model_type ?? 'whisper'
   const open = Object.entries(LAYOUTS).find(([name]) => name === type)?.[1]
   if (open !== undefined) return open(options)
   const known = Object.keys(LAYOUTS).join(', ')

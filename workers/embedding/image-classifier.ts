@@ -1,5 +1,6 @@
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { readJson } from '#workers/models/folder-json.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
@@ -24,6 +25,13 @@ interface ImageClassifierOptions {
   readonly onBatch?: (size: number) => void
 }
 
+/** Throws for a class that labels parts of images, such as `DetrForObjectDetection`. */
+function checkTask(file: string, architectures: unknown): void {
+  const other = [architectures].flat().find((name) => /For(?!ImageClass)/.test(String(name)))
+  if (other === undefined) return
+  throw new ModelLoadError(file, `not a classifier of whole images: its class is ${String(other)}`)
+}
+
 /** Loads a `…ForImageClassification` export. Throws `ModelLoadError`. */
 export async function openImageClassifier({
   onnxFile,
@@ -31,7 +39,9 @@ export async function openImageClassifier({
 }: ImageClassifierOptions): Promise<ImageClassifier> {
   const { folder } = options
   const modelFile = await findModelFile(folder, onnxFile)
-  const own = readLabels(await readJson(folder, 'config.json'))
+  const config = await readJson(folder, 'config.json')
+  checkTask(modelFile, config.architectures)
+  const own = readLabels(config)
   const { labels } = own
   checkLabels(modelFile, labels, labels.length)
   const reading = { file: modelFile, outputs: ['logits'], width: labels.length }

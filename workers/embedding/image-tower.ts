@@ -53,6 +53,13 @@ export interface TowerOptions {
   readonly onBatch?: (size: number) => void
 }
 
+/** Outputs with a vector of each image, best first. */
+export const IMAGE_OUTPUTS = [
+  ...['image_embeds', 'pooler_output'],
+  // Outputs of jina-clip-v2.
+  ...['image_embeddings', 'l2norm_image_embeddings'],
+]
+
 /** Larger batches gain nothing on processors. */
 const BATCH_SIZE_MAX = 4
 
@@ -113,7 +120,10 @@ function findOutput(
   const found = names.flatMap((name) => outputs.filter((spec) => spec.name === name))[0]
   const isPooled = found?.name === 'last_hidden_state' && [3, 4].includes(found.dims.length)
   if (found === undefined || (found.dims.length !== 2 && !isPooled)) {
-    throw new ModelLoadError(file, `not an encoder of images: it needs ${names.join(' or ')}`)
+    throw new ModelLoadError(
+      file,
+      `it does not return one row of numbers for each image in ${names.join(' or ')}`,
+    )
   }
   const own = found.dims[1]
   if (typeof own === 'number' && width !== undefined && own !== width) {

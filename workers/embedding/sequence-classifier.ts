@@ -78,7 +78,7 @@ function labelCountOf({ file, outputs }: ModelSession, { labels }: EncoderFiles)
   throw new ModelLoadError(
     file,
     logits.dims.length === 3
-      ? 'its logits are those of a language model; to rerank with it, add modules.json and 1_LogitScore/config.json of sentence-transformers'
+      ? 'its logits belong to tokens, not to texts: models that label tokens are not supported; to rerank with a language model, add modules.json and 1_LogitScore/config.json of sentence-transformers'
       : 'logits must be [batch, labels], with the labels in config.json',
   )
 }

@@ -35,5 +35,7 @@ export async function listGraphs(folder: string): Promise<readonly string[]> {
 
 /** The graphs that a folder has in place of a missing one, for messages. */
 export function namesOfOthers(graphs: readonly string[]): string {
-  return graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
+  return graphs.length === 0
+    ? 'no graph at all (`models convert` makes one of safetensors; GGUF is not supported)'
+    : `only ${graphs.toSorted().join(', ')}`
 }

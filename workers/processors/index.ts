@@ -149,11 +149,12 @@ async function openCompletionModel(
       ...(reasoningParser !== undefined && { reasoningParser }),
     }),
   ])
+  // A folder without a graph is of no use with any tokenizer.
+  if (opening.status === 'rejected') throw opening.reason
   if (reading.status === 'rejected') {
-    if (opening.status === 'fulfilled') await opening.value.close()
+    await opening.value.close()
     throw reading.reason
   }
-  if (opening.status === 'rejected') throw opening.reason
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) reportSteps(engine, onBatch)
   const operation = 'model.context'

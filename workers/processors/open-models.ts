@@ -9,6 +9,7 @@ import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openImageClassifier } from '#workers/embedding/image-classifier.ts'
 import {
+  IMAGE_OUTPUTS,
   type ImageTower,
   openImageTower,
   type TowerOptions,
@@ -59,7 +60,7 @@ export async function openEmbeddingModel(
   }
   const can = (capability: string): boolean => model.capabilities.includes(capability)
   if (can('classify') && can('vision')) return openImagesToClassify(tools, options)
-  if (can('embedding') && can('vision')) {
+  if (can('embedding') || can('vision')) {
     const file = await findModelFile(folder, onnxFile)
     if (await readsImagesAlone(file)) return openImagesAlone(model, tools, file)
   }
@@ -125,6 +126,9 @@ async function openImagesAlone(
   file: string,
 ): Promise<Opened<EmbeddingModel>> {
   const { pooling } = model.options
+  if (!model.capabilities.includes('vision')) {
+    throw new ModelLoadError(file, 'it reads images alone: add the capability "vision"')
+  }
   if (pooling !== undefined && pooling !== 'cls' && pooling !== 'mean') {
     throw new ModelLoadError(file, `options.pooling of images is cls or mean, not ${pooling}`)
   }
@@ -148,9 +152,6 @@ function tokenOptionsOf({ options }: CatalogueModel) {
     },
   }
 }
-
-/** Outputs with a vector of each image, best first. */
-const IMAGE_OUTPUTS = ['image_embeds', 'pooler_output']
 
 async function openTower(
   model: CatalogueModel,

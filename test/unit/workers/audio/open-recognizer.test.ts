@@ -30,6 +30,11 @@ it.each([
     { 'config.json': '{"model_type":"nemo-conformer-tdt"}' },
     'speech models of type "nemo-conformer-tdt" are not supported; supported: whisper, wav2vec2',
   ],
+  [
+    'files of another tool',
+    { 'tiny-encoder.onnx': '', 'tiny-decoder.onnx': '', 'tiny-tokens.txt': '' },
+    'files of sherpa-onnx and onnxruntime-genai are not supported',
+  ],
   ['a transducer', { 'joiner-epoch-99.onnx': '' }, 'transducers are not supported'],
 ])('refuses %s by name', async (_title, files, message) => {
   await expect(openRecognizer({ runtime, folder: await folderWith(files) })).rejects.toThrow(
