@@ -1,5 +1,6 @@
 import { and, asc, desc, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm'
 
+import type { ContentsReader } from '#api/v1/request-context.ts'
 import { type Db, prepared } from '#shared/db/client.ts'
 import { callFunction, isRowBeyond, tableOfArrays } from '#shared/db/expressions.ts'
 import type { ListDatabases } from '#shared/db/replica.ts'
@@ -65,7 +66,7 @@ export interface Activities {
   recordOwn(rows: readonly OwnActivity[]): Promise<void>
   find(organizationId: string, id: string): Promise<ActivityRow | undefined>
   list(
-    organizationId: string,
+    reader: ContentsReader,
     query: ActivityQuery,
   ): Promise<{ rows: ActivityRow[]; hasMore: boolean }>
   /**
@@ -95,7 +96,7 @@ export function openActivities(
       await withPartitions(db, tables, () => insert(db, tables, rows, {}))
     },
     find: (organizationId, id) => find(db, tables, organizationId, id),
-    list: (organizationId, query) => list({ db, lists }, tables, organizationId, query),
+    list: ({ organizationId }, query) => list({ db, lists }, tables, organizationId, query),
     maintain: (retentionDays, nowMs) => maintain(db, tables, retentionDays, nowMs),
   }
 }

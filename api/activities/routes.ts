@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 
 import { bodyUnchecked, registerJsonBody } from '#api/http/validation.ts'
-import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import { type Caller, callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
@@ -70,7 +70,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
         ...(since !== undefined && { sinceMs: parseMoment(since, 'since') }),
         ...(until !== undefined && { untilMs: parseMoment(until, 'until') }),
       }
-      const { rows, hasMore } = await activities.list(callerOf(request).organizationId, query)
+      const { rows, hasMore } = await activities.list(contentsReaderOf(request), query)
       return {
         object: 'list' as const,
         data: rows.map(presentActivity),

@@ -1,5 +1,6 @@
 import { and, asc, desc, eq, gt, inArray, isNull, or, type SQL, sql } from 'drizzle-orm'
 
+import type { ContentsReader } from '#api/v1/request-context.ts'
 import type { Db } from '#shared/db/client.ts'
 import { databaseNow, increased, isBeyondRowWhere } from '#shared/db/expressions.ts'
 import { type ListDatabases, readPage } from '#shared/db/replica.ts'
@@ -37,7 +38,7 @@ export interface Files {
    */
   publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
   find(organizationId: string, id: string): Promise<FileRow | undefined>
-  list(organizationId: string, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
+  list(reader: ContentsReader, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
   /** Deletes the row and releases its quota; returns it so that its object can be deleted. */
   remove(organizationId: string, id: string): Promise<FileRow | undefined>
   /** Deletes the rows of expired files and releases their quota. */
@@ -66,7 +67,7 @@ export function openFiles(db: Db, tables: FileTables, lists: Db = db): Files {
       const rows = await db.select().from(files).where(own(organizationId, id))
       return rows[0]
     },
-    list: (organizationId, page) => list({ db, lists }, tables, organizationId, page),
+    list: ({ organizationId }, page) => list({ db, lists }, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
     deleteExpired: () =>
       deleteAll(db, tables, sql`select id from ${files} where expires_at <= now()`),

@@ -6,7 +6,7 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefau
 
 import { sendStored } from '#api/http/stored-bytes.ts'
 import { bodyUnchecked } from '#api/http/validation.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
@@ -108,7 +108,7 @@ function registerList(app: App, { files }: FileServices): void {
       if (after !== undefined && (await files.find(organizationId, after)) === undefined) {
         noSuchFile(after, 'after')
       }
-      const { rows, hasMore } = await files.list(organizationId, page)
+      const { rows, hasMore } = await files.list(contentsReaderOf(request), page)
       const data = rows.map(presentFile)
       return {
         object: 'list' as const,

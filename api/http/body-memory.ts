@@ -1,3 +1,5 @@
+import type { FastifyRequest } from 'fastify'
+
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 
 /** The share that is reserved for owners without a large body in use. */
@@ -6,6 +8,13 @@ const RESERVED_SHARE = 0.25
 const WAITING_MAX = 250
 const WAIT_MS_MAX = 30_000
 const RETRY_AFTER_SECONDS = 5
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the route reads stored content; `later` means while it answers. */
+    readsContents?: true | 'later' | ((body: unknown) => boolean | 'later')
+  }
+}
 
 /** The room that a body takes. It may be released in part before the body ends. */
 export interface BodyRoom {
@@ -114,4 +123,10 @@ function noRoom(): ServiceError {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
     shouldRetry: true,
   })
+}
+
+/** Whether the route of a request declares that it reads stored content for this body. */
+export function readsContents({ routeOptions, body }: FastifyRequest): boolean | 'later' {
+  const { readsContents: declared = false } = routeOptions.config
+  return typeof declared === 'function' ? declared(body) : declared
 }

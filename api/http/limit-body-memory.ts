@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { CONTENTS_BYTES_MAX } from '#shared/stored-content.ts'
 
-import { BodyMemory, type BodyRoom } from './body-memory.ts'
+import { BodyMemory, type BodyRoom, readsContents } from './body-memory.ts'
 import { networkOf, whenOver } from './request.ts'
 
 /** Smaller bodies fit into the buffers that every connection has. */
@@ -13,13 +13,6 @@ const PUBLIC_SHARE = 0.125
 const CONTENTS_SHARE = 0.25
 /** Requests of one organization that may wait to read stored content; their bodies are read. */
 const READERS_MAX = 10_000
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Whether the route reads stored content: always, or for some bodies. */
-    readsContents?: true | ((body: unknown) => boolean)
-  }
-}
 
 /**
  * Limits the memory of request bodies, from their first byte to the end of the answer, and of the
@@ -65,17 +58,20 @@ export function limitBodyMemory(app: FastifyInstance, bytesMax: number): void {
 function limitContents(app: FastifyInstance, bytesMax: number): void {
   const contents = new BodyMemory(bytesMax, READERS_MAX)
   app.addHook('preHandler', async (request, reply) => {
-    const { readsContents } = request.routeOptions.config
+    const reads = readsContents(request)
     const { caller, durable } = request.context
-    if (readsContents === undefined || caller === undefined) return
-    if (readsContents !== true && !readsContents(request.body)) return
-    const left = new AbortController()
-    reply.raw.once('close', () => left.abort())
-    const room = await contents.enter(caller.organizationId, CONTENTS_BYTES_MAX, left.signal)
-    request.context.contentsRoom = room
-    if (left.signal.aborted) room.end()
-    endWith(request, reply, room)
-    durable?.onOver(() => room.end())
+    if (reads === false || caller === undefined) return
+    const reserve = async (): Promise<BodyRoom> => {
+      const left = new AbortController()
+      reply.raw.once('close', () => left.abort())
+      const room = await contents.enter(caller.organizationId, CONTENTS_BYTES_MAX, left.signal)
+      if (left.signal.aborted || reply.raw.destroyed) room.end()
+      endWith(request, reply, room)
+      durable?.onOver(() => room.end())
+      return room
+    }
+    request.context.reserveContents = reserve
+    if (reads === true) request.context.contentsRoom = await reserve()
   })
   app.addHook('onSend', (request, _reply, payload, done) => {
     const { contentsRoom } = request.context

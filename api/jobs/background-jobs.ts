@@ -1,7 +1,8 @@
+import type { BodyRoom } from '#api/http/body-memory.ts'
 import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { type Caller, noSuchModel } from '#api/v1/request-context.ts'
+import { type Caller, type ContentsReader, noSuchModel } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { JOB_PRIORITIES, type JobPriority } from '#shared/db/schema/jobs.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -150,28 +151,37 @@ export class BackgroundJobs {
   }
 
   /** The answer of an ended job; undefined when there is none. */
-  async resultOf(job: JobSummary): Promise<Buffer | undefined> {
-    const packed = await this.#services.jobs.readResult(job)
+  async resultOf(
+    { organizationId }: ContentsReader,
+    { id }: JobSummary,
+  ): Promise<Buffer | undefined> {
+    const packed = await this.#services.jobs.readResult({ organizationId, id })
     if (packed === undefined) return undefined
-    return unpackContent(packed, this.#services.cipher, resultContextOf(job.id))
+    return unpackContent(packed, this.#services.cipher, resultContextOf(id))
   }
 
   /**
    * The events of a job from a position on, as they occur, in complete texts. Ends with the job or
    * when the signal aborts.
    */
-  async *eventsOf(
-    job: JobSummary,
-    from: number,
-    signal: AbortSignal,
-  ): AsyncGenerator<{ readonly place: number; readonly events: readonly string[] }> {
+  async *eventsOf({
+    reader,
+    job,
+    from,
+    signal,
+  }: {
+    readonly reader: EventReader
+    readonly job: JobSummary
+    readonly from: number
+    readonly signal: AbortSignal
+  }): AsyncGenerator<string> {
     const { events, jobs, clock } = this.#services
     let place = from
     let askedAtMs = Number.NEGATIVE_INFINITY
     let waitsSinceMs = clock.monotonic()
     while (!signal.aborted) {
       const page: LogPage = await events.read(job.id, place)
-      if (page.events.length > 0) yield { place, events: page.events }
+      if (page.events.length > 0) yield page.events.join('')
       place += page.events.length
       if (page.isEnded) return
       if (page.events.length > 0) {
@@ -184,9 +194,8 @@ export class BackgroundJobs {
         if (now === undefined) return
         if (hasEnded(now)) {
           // The log is deleted soon after the end; the row has all events.
-          const text = (await this.resultOf(now))?.toString('utf8') ?? ''
-          const left = splitEvents(text).events.slice(place)
-          if (left.length > 0) yield { place, events: left }
+          const left = await this.#storedEvents(reader, now, place)
+          if (left !== '') yield left
           return
         }
       }
@@ -194,6 +203,20 @@ export class BackgroundJobs {
       await pause(Math.min(SLOW_POLL_MS, Math.max(POLL_MS, waitedMs * WAITED_PART)), signal)
     }
   }
+
+  /** The events that are stored with an ended job, from a position on. */
+  async #storedEvents(reader: EventReader, job: JobSummary, place: number): Promise<string> {
+    const room = await reader.reserve()
+    const text = (await this.resultOf(reader, job))?.toString('utf8') ?? ''
+    const left = splitEvents(text).events.slice(place).join('')
+    room?.shrinkTo(left.length)
+    return left
+  }
+}
+
+/** A reader of events, which reserves memory once all of them are read together. */
+interface EventReader extends ContentsReader {
+  reserve(): Promise<BodyRoom | undefined>
 }
 
 /** The refusal of a job that would exceed a limit on its organization's unfinished jobs. */

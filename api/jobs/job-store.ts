@@ -189,7 +189,10 @@ export class JobStore {
   }
 
   /** The packed answer of a job; undefined while it has none. */
-  async readResult({ organizationId, id }: JobSummary): Promise<Buffer | undefined> {
+  async readResult({
+    organizationId,
+    id,
+  }: Pick<JobSummary, 'organizationId' | 'id'>): Promise<Buffer | undefined> {
     const found = this.#db.select({ result: this.#jobs.result }).from(this.#jobs)
     return (await found.where(this.#ownedBy(organizationId, id)))[0]?.result ?? undefined
   }

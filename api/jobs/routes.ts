@@ -1,9 +1,9 @@
-import type { FastifyPluginAsync, FastifyReply } from 'fastify'
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
 import { openEventStream } from '#api/http/sse.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord } from '#shared/json.ts'
 
@@ -72,7 +72,8 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
       presentJob(await find(request)),
     )
 
-    app.get('/jobs/:job_id/events', { schema: EVENTS, config: SCOPE }, async (request, reply) => {
+    const events = { schema: EVENTS, config: { ...SCOPE, readsContents: 'later' } } as const
+    app.get('/jobs/:job_id/events', events, async (request, reply) => {
       const job = await find(request)
       const { starting_after: after } = request.query as Static<typeof EVENTS_QUERY>
       return streamEvents(reply, { background, job, from: after === undefined ? 0 : after + 1 })
@@ -80,7 +81,7 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
 
     const result = { schema: RESULT, config: { ...SCOPE, readsContents: true } } as const
     app.get('/jobs/:job_id/result', result, async (request, reply) =>
-      sendResult(reply, background, await find(request)),
+      sendResult({ request, reply }, background, await find(request)),
     )
 
     app.patch('/jobs/:job_id', { schema: CHANGE, config: SCOPE }, async (request) => {
@@ -103,7 +104,7 @@ export function jobsPlugin({ jobs, background }: JobRouteServices): FastifyPlugi
 }
 
 async function sendResult(
-  reply: FastifyReply,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   background: BackgroundJobs,
   job: JobSummary,
 ): Promise<FastifyReply> {
@@ -112,7 +113,7 @@ async function sendResult(
       code: 'job_not_ended',
     })
   }
-  const result = await background.resultOf(job)
+  const result = await background.resultOf(contentsReaderOf(request), job)
   if (result === undefined) {
     const message = job.error?.message ?? `The job is ${job.state}: it has no result.`
     throw failure.notFound(message, { code: job.error?.code ?? `job_${job.state}` })
@@ -133,12 +134,19 @@ export async function streamEvents(
   },
 ): Promise<FastifyReply> {
   const { background, job, from } = options
-  // Events are read while they are sent, so the stream needs no reservation.
-  reply.request.context.contentsRoom?.end()
+  const { request } = reply
+  const { contentsRoom, reserveContents } = request.context
+  const reader = {
+    ...contentsReaderOf(request),
+    reserve: async () => reserveContents?.(),
+  }
+  // Nothing is read while a job runs: its events are sent as they occur.
+  contentsRoom?.end()
   const stream = openEventStream(reply)
+  const { signal } = stream
   try {
-    for await (const { events } of background.eventsOf(job, from, stream.signal)) {
-      await stream.write(events.join(''))
+    for await (const events of background.eventsOf({ reader, job, from, signal })) {
+      await stream.write(events)
     }
   } finally {
     stream.end()

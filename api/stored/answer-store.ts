@@ -1,6 +1,7 @@
 import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
 
 import { isOrphan } from '#api/jobs/job-store.ts'
+import type { ContentsReader } from '#api/v1/request-context.ts'
 import type { Db } from '#shared/db/client.ts'
 import { readPage } from '#shared/db/replica.ts'
 import type { AnswerRow, JobTables } from '#shared/db/schema/jobs.ts'
@@ -162,7 +163,7 @@ export class AnswerStore {
   }
 
   async find(
-    organizationId: string,
+    { organizationId }: ContentsReader,
     object: AnswerRow['object'],
     id: string,
   ): Promise<StoredAnswer | undefined> {
@@ -177,7 +178,10 @@ export class AnswerStore {
    * A response and all responses that it continues, oldest first; undefined when one is no longer
    * stored. Throws `invalidRequest` when their total size exceeds the limit.
    */
-  async chain(organizationId: string, id: string): Promise<Read<StoredContent> | undefined> {
+  async chain(
+    { organizationId }: ContentsReader,
+    id: string,
+  ): Promise<Read<StoredContent> | undefined> {
     const { rows: keys } = await this.#db.execute<{
       id: string
       previous_id: string | null
@@ -208,7 +212,10 @@ export class AnswerStore {
    * The output items of those responses that are stored. Throws `invalidRequest` when their total
    * size exceeds the limit.
    */
-  async outputs(organizationId: string, ids: readonly string[]): Promise<Read<StoredItem>> {
+  async outputs(
+    { organizationId }: ContentsReader,
+    ids: readonly string[],
+  ): Promise<Read<StoredItem>> {
     if (ids.length === 0) return { contents: [], bytes: 0 }
     const { id, object, content, deleteAt } = this.#answers
     const keys: ContentKey[] = await this.#db
@@ -231,7 +238,7 @@ export class AnswerStore {
 
   /** A page of answers; shorter than its limit when they are large. */
   async list(
-    organizationId: string,
+    { organizationId }: ContentsReader,
     filter: AnswerFilter,
   ): Promise<{ answers: StoredAnswer[]; hasMore: boolean }> {
     const { object, limit, after, model, metadata, isAscending } = filter

@@ -3,7 +3,7 @@ import type { Static, TSchema } from 'typebox'
 
 import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -153,11 +153,12 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
   app.get(path, list, async (request) => {
     const { id } = await find(conversations, request)
     const { limit = LIST_LIMIT, order = 'desc', after } = request.query as Static<typeof LIST_QUERY>
-    if (after !== undefined && (await conversations.findItem(id, after)) === undefined) {
+    const reader = contentsReaderOf(request)
+    if (after !== undefined && (await conversations.findItem(reader, id, after)) === undefined) {
       throw noSuchItem(after, 'after')
     }
     const page = { limit, isAscending: order === 'asc', ...(after !== undefined && { after }) }
-    return presentItems(await conversations.items(id, page))
+    return presentItems(await conversations.items(reader, id, page))
   })
 
   const body = Type.Object(
@@ -182,7 +183,7 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
   app.get(`${path}/:item_id`, retrieve, async (request) => {
     const { id } = await find(conversations, request)
     const { item_id: itemId } = request.params as Static<typeof ITEM_ID>
-    const item = await conversations.findItem(id, itemId)
+    const item = await conversations.findItem(contentsReaderOf(request), id, itemId)
     if (item === undefined) throw noSuchItem(itemId)
     return presentItem(item)
   })

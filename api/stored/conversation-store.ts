@@ -1,6 +1,7 @@
 import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
 
 import { isOrphan } from '#api/jobs/job-store.ts'
+import type { ContentsReader } from '#api/v1/request-context.ts'
 import type { Db } from '#shared/db/client.ts'
 import type { JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -122,6 +123,7 @@ export class ConversationStore {
    * caller has checked that the conversation exists.
    */
   async items(
+    _reader: ContentsReader,
     conversationId: string,
     { limit, isAscending, after }: ItemPage,
   ): Promise<{ items: StoredItem[]; hasMore: boolean; bytes: number }> {
@@ -162,7 +164,11 @@ export class ConversationStore {
     return { items, hasMore: keys.length > items.length, bytes: lengthOf(opened) }
   }
 
-  async findItem(conversationId: string, id: string): Promise<StoredItem | undefined> {
+  async findItem(
+    _reader: ContentsReader,
+    conversationId: string,
+    id: string,
+  ): Promise<StoredItem | undefined> {
     const [row] = await this.#db
       .select()
       .from(this.#items)

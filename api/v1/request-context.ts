@@ -4,7 +4,7 @@ import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import type { Administrator } from '#api/console/access.ts'
-import type { BodyRoom } from '#api/http/body-memory.ts'
+import { type BodyRoom, readsContents } from '#api/http/body-memory.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
@@ -26,6 +26,8 @@ export interface RequestContext {
   bodyRoom?: BodyRoom
   /** The memory reserved for stored content that the request reads. */
   contentsRoom?: BodyRoom
+  /** Reserves memory for content that an answer reads later. */
+  reserveContents?: () => Promise<BodyRoom>
   /** Set when this is the stored request of a background job. */
   stored?: StoredRequest
   /** Called with the usage of each job of the request. */
@@ -78,6 +80,21 @@ export interface Caller {
 export function callerOf({ context: { caller } }: Pick<FastifyRequest, 'context'>): Caller {
   if (caller === undefined) throw new Error('the route is not behind the credential check')
   return caller
+}
+
+/** The right to read stored content, which the stores require. */
+export interface ContentsReader {
+  readonly organizationId: string
+  /** The route declares `readsContents`. */
+  readonly reservesMemory: true
+}
+
+/** The reader of a request. Throws unless its route declares that it reads stored content. */
+export function contentsReaderOf(request: FastifyRequest): ContentsReader {
+  if (readsContents(request) === false) {
+    throw new Error('the route does not declare that it reads stored content')
+  }
+  return { organizationId: callerOf(request).organizationId, reservesMemory: true }
 }
 
 /**

@@ -9,7 +9,7 @@ import type { AnswerStore, StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
 import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 
@@ -124,7 +124,7 @@ export function registerStoredChats(app: FastifyInstance, { answers }: ResponseS
   app.get(path, list, async (request) => {
     const query = request.query as Static<typeof LIST_QUERY> & Readonly<Record<string, unknown>>
     const { limit = 20, order = 'asc', after, model } = query
-    const page = await answers.list(callerOf(request).organizationId, {
+    const page = await answers.list(contentsReaderOf(request), {
       object: OBJECT,
       limit,
       isAscending: order === 'asc',
@@ -201,7 +201,7 @@ function pairsOf(query: Readonly<Record<string, unknown>>): Readonly<Record<stri
 
 async function find(answers: AnswerStore, request: FastifyRequest): Promise<StoredAnswer> {
   const { completion_id: id } = request.params as Static<typeof ID>
-  const found = await answers.find(callerOf(request).organizationId, OBJECT, id)
+  const found = await answers.find(contentsReaderOf(request), OBJECT, id)
   if (found === undefined) throw noSuchChat(id)
   return found
 }

@@ -1,5 +1,8 @@
+import type { FastifyRequest } from 'fastify'
+
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
+import { contentsReaderOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { type InputField, notStored } from './responses-input.ts'
@@ -14,7 +17,7 @@ type Items = Exclude<InputField, string>
  */
 export async function withReferences(
   { stored }: InferenceServices,
-  organizationId: string,
+  request: FastifyRequest,
   { input, earlier }: { readonly input: InputField; readonly earlier: readonly StoredItem[] },
 ): Promise<{ readonly input: InputField; readonly bytes: number }> {
   if (typeof input === 'string') return { input, bytes: 0 }
@@ -28,7 +31,7 @@ export async function withReferences(
   }
   const present = new Set(earlier.map(({ id }) => id))
   const responses = ids.filter((id) => !present.has(id)).flatMap((id) => responseOfItem(id) ?? [])
-  const read = await stored?.answers.outputs(organizationId, [...new Set(responses)])
+  const read = await stored?.answers.outputs(contentsReaderOf(request), [...new Set(responses)])
   const found = new Map(read?.contents.map((item) => [item.id, item]))
   const items = input.flatMap((item, index) => {
     if (item.type !== 'item_reference') return [item]

@@ -5,7 +5,12 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
 import { tooLargeToContinue } from '#api/stored/bounded-contents.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
-import { type Caller, callerOf } from '#api/v1/request-context.ts'
+import {
+  type Caller,
+  type ContentsReader,
+  callerOf,
+  contentsReaderOf,
+} from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
@@ -71,11 +76,11 @@ export async function threadOf(
   }
   const { items: earlier, bytes } =
     typeof previousId === 'string'
-      ? await earlierOf(stored.answers, caller, previousId)
+      ? await earlierOf(stored.answers, contentsReaderOf(request), previousId)
       : conversationId === null
         ? { items: [], bytes: 0 }
-        : await itemsOfConversation(services, caller, conversationId)
-  const { input: asked, bytes: referred } = await withReferences(services, caller.organizationId, {
+        : await itemsOfConversation(services, contentsReaderOf(request), conversationId)
+  const { input: asked, bytes: referred } = await withReferences(services, request, {
     input: body.input,
     earlier,
   })
@@ -98,10 +103,10 @@ interface Earlier {
 /** Loads the items of the continued response and of all responses before it. */
 async function earlierOf(
   answers: AnswerStore,
-  { organizationId }: Caller,
+  reader: ContentsReader,
   previousId: string,
 ): Promise<Earlier> {
-  const chain = await answers.chain(organizationId, previousId)
+  const chain = await answers.chain(reader, previousId)
   if (chain === undefined) throw noPrevious(previousId)
   const { contents, bytes } = chain
   const { status } = contents.at(-1)?.answer ?? {}
@@ -120,17 +125,17 @@ async function earlierOf(
 
 async function itemsOfConversation(
   { stored }: InferenceServices,
-  { organizationId }: Caller,
+  reader: ContentsReader,
   id: string,
 ): Promise<Earlier> {
-  const found = await stored?.conversations.find(organizationId, id)
+  const found = await stored?.conversations.find(reader.organizationId, id)
   if (stored === undefined || found === undefined) {
     throw failure.notFound(`Conversation with id '${id.slice(0, 100)}' not found.`, {
       param: 'conversation',
     })
   }
   const page = { limit: EARLIER_ITEMS_MAX, isAscending: true }
-  const { hasMore, ...earlier } = await stored.conversations.items(id, page)
+  const { hasMore, ...earlier } = await stored.conversations.items(reader, id, page)
   if (hasMore) throw tooLargeToContinue('conversation')
   return earlier
 }

@@ -25,7 +25,7 @@ import { summaryOpener } from './summaries.ts'
 /** `POST /responses`: a chat in the newest dialect, stored for later requests if requested. */
 export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses', {
-    config: { scope: 'responses', readsContents: readsThread },
+    config: { scope: 'responses', readsContents: readsWith },
     schema: {
       operationId: 'createResponse',
       summary: 'Answer a conversation as a response',
@@ -36,6 +36,13 @@ export function registerResponses(app: FastifyInstance, services: InferenceServi
     },
     handler: (request, reply) => respond({ request, reply }, services),
   })
+}
+
+/** The stream of a response in the background ends with its stored events. */
+function readsWith(body: unknown): boolean | 'later' {
+  const { background, stream } = body as ResponsesBody
+  if (readsThread(body)) return true
+  return background === true && stream === true ? 'later' : false
 }
 
 async function respond(http: Http, services: InferenceServices): Promise<unknown> {

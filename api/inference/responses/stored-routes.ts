@@ -8,7 +8,7 @@ import { streamEvents } from '#api/jobs/routes.ts'
 import type { StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
 import { deletedResponse, listResponse } from '#api/v1/list-response.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { callerOf, contentsReaderOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 
@@ -66,7 +66,7 @@ export function registerStoredResponses(app: FastifyInstance, stored: ResponseSt
   const { answers, jobs, background } = stored
   const read = async (request: FastifyRequest): Promise<StoredAnswer> => {
     const { response_id: id } = request.params as Static<typeof ID>
-    const found = await answers.find(callerOf(request).organizationId, 'response', id)
+    const found = await answers.find(contentsReaderOf(request), 'response', id)
     if (found === undefined) throw noSuchResponse(id)
     return found
   }

@@ -113,7 +113,9 @@ describe('among very many activities', () => {
     for (const month of months ?? []) expect(month['Index Cond']).toContain('created_at =')
     for (const order of ['asc', 'desc'] as const) {
       const page = { order, limit: 1, after: 'b' }
-      const [, list] = await plansOf(database.pool, () => activities.list('org-1', page))
+      const [, list] = await plansOf(database.pool, () =>
+        activities.list({ organizationId: 'org-1', reservesMemory: true }, page),
+      )
       const conditions = list?.nodes.flatMap((node) => node['Index Cond'] ?? [])
       expect(conditions?.length).toBeGreaterThan(0)
       for (const condition of conditions ?? []) expect(condition).toContain('ROW(published, id)')

@@ -8,6 +8,7 @@ import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { it } from '#test/support/services.ts'
 
 const ORGANIZATION = 'org-one'
+const READER = { organizationId: ORGANIZATION, reservesMemory: true } as const
 // Compressed it takes a few kilobytes: the rows say nothing of what they hold.
 const LARGE = 'a'.repeat(3 * 1024 * 1024)
 const NUMBER = 5
@@ -32,7 +33,7 @@ describe('stored contents of more bytes than one request may read', () => {
     const read: string[] = []
     for (let hasMore = true; hasMore; ) {
       const after = read.at(-1)
-      const page = await conversations.items(id, { ...PAGE, ...(after && { after }) })
+      const page = await conversations.items(READER, id, { ...PAGE, ...(after && { after }) })
       expect(page.items.length).toBeLessThanOrEqual(2)
       read.push(...page.items.map((item) => item.id))
       hasMore = page.hasMore
@@ -59,12 +60,12 @@ describe('stored contents of more bytes than one request may read', () => {
         createdAtMs: at,
       })
     }
-    const page = await answers.list(ORGANIZATION, { ...PAGE, object: 'response' })
+    const page = await answers.list(READER, { ...PAGE, object: 'response' })
     expect([page.answers.map(({ row }) => row.id), page.hasMore]).toEqual([ids.slice(0, 2), true])
     const rest = { ...PAGE, object: 'response', after: ids[2] ?? '' } as const
-    expect((await answers.list(ORGANIZATION, rest)).hasMore).toBe(false)
-    expect((await answers.chain(ORGANIZATION, ids[1] ?? ''))?.contents.length).toBe(2)
-    await expect(answers.chain(ORGANIZATION, ids[4] ?? '')).rejects.toMatchObject({
+    expect((await answers.list(READER, rest)).hasMore).toBe(false)
+    expect((await answers.chain(READER, ids[1] ?? ''))?.contents.length).toBe(2)
+    await expect(answers.chain(READER, ids[4] ?? '')).rejects.toMatchObject({
       status: 400,
       param: 'previous_response_id',
       code: 'context_length_exceeded',
@@ -91,10 +92,12 @@ describe('stored contents of more bytes than one request may read', () => {
       })
     }
     const [first = ''] = ids
-    const { contents } = await answers.outputs(ORGANIZATION, [first])
+    const { contents } = await answers.outputs(READER, [first])
     expect(contents).toMatchObject([{ id: `msg_${first}` }])
-    expect((await answers.outputs('org-two', ids)).contents).toEqual([])
-    await expect(answers.outputs(ORGANIZATION, ids)).rejects.toMatchObject({
+    expect((await answers.outputs({ ...READER, organizationId: 'org-two' }, ids)).contents).toEqual(
+      [],
+    )
+    await expect(answers.outputs(READER, ids)).rejects.toMatchObject({
       status: 400,
       param: 'input',
       code: 'context_length_exceeded',

@@ -46,6 +46,11 @@ async function openApp(bytesMax = BYTES_MAX) {
     request.context.contentsRoom?.shrinkTo(1000)
     return handler(request)
   })
+  app.get('/later', { config: { readsContents: 'later' } }, async (request) => {
+    entered.push('later')
+    await request.context.reserveContents?.()
+    return handler(request)
+  })
   await app.listen()
   const { port } = app.server.address() as AddressInfo
   /** Begins a request; `bytes` of its body are sent. */
@@ -112,6 +117,19 @@ it('reserves the size of the largest body for a chunked one until it has ended',
   const { begin, waitFor } = await openApp()
   for (let sent = 0; sent < 8; sent += 1) begin('one', 30_000, true)
   await waitFor('one', 8)
+})
+
+it('reserves memory for content that an answer reads later when it does so', async () => {
+  const { read, countOf, waitFor, answers } = await openApp(16 * 8 * BODY_BYTES)
+  for (let sent = 0; sent < 10; sent += 1) read('one', '/later')
+  await waitFor('later', 10)
+  // A quarter is for contents, and one organization has three quarters of it.
+  await waitFor('one', 3)
+  read('two', '/later')
+  await waitFor('two', 1)
+  expect(countOf('one')).toBe(3)
+  for (const answer of answers.splice(0)) answer()
+  await waitFor('one', 6)
 })
 
 it('refuses a body when too many of its organization wait', async () => {

@@ -4,6 +4,7 @@ import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import type { EventLog } from '#api/jobs/event-log.ts'
 import type { JobStore, JobSummary } from '#api/jobs/job-store.ts'
 import { systemClock } from '#shared/clock.ts'
+import { packContent } from '#shared/stored-content.ts'
 import { Turns } from '#shared/turns.ts'
 
 /** Calls that count how many of them run at a time. */
@@ -57,12 +58,45 @@ describe('the event streams of jobs that wait', () => {
     })
     const left = new AbortController()
     const job = { id: 'job_1', organizationId: 'org-one' } as JobSummary
+    const reader = {
+      organizationId: 'org-one',
+      reservesMemory: true,
+      reserve: async () => undefined,
+    } as const
     const streams = Array.from({ length: 50 }, () =>
-      Array.fromAsync(background.eventsOf(job, 0, left.signal)),
+      Array.fromAsync(background.eventsOf({ reader, job, from: 0, signal: left.signal })),
     )
     await expect.poll(() => counts.calls).toBeGreaterThanOrEqual(50)
     left.abort()
     await Promise.all(streams)
     expect(counts.most).toBe(2)
+  })
+
+  it('read the stored events of an ended job once memory is reserved for them', async () => {
+    const order: string[] = []
+    const background = new BackgroundJobs({
+      jobs: {
+        find: async () => ({ id: 'job_1', state: 'completed' }) as JobSummary,
+        async readResult() {
+          order.push('read')
+          return packContent('data: 1\n\ndata: 2\n\n', undefined, '')
+        },
+      } as unknown as JobStore,
+      events: { read: async () => ({ events: [], isEnded: false }) } as unknown as EventLog,
+      clock: systemClock,
+      openJobsMax: 1,
+      openJobBytesMax: 1,
+      wake: () => {},
+    })
+    const reserve = async () => {
+      order.push('reserve')
+      return { shrinkTo: (bytes: number) => order.push(`keep ${bytes}`), end: () => {} }
+    }
+    const reader = { organizationId: 'org-one', reservesMemory: true, reserve } as const
+    const job = { id: 'job_1', organizationId: 'org-one' } as JobSummary
+    const { signal } = new AbortController()
+    const events = await Array.fromAsync(background.eventsOf({ reader, job, from: 1, signal }))
+    expect(events).toEqual(['data: 2\n\n'])
+    expect(order).toEqual(['reserve', 'read', 'keep 9'])
   })
 })
