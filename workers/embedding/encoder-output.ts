@@ -23,9 +23,11 @@ const HEAD_OUTPUTS = [
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
 /** Text vectors that a graph computes itself, best first. */
 export const TEXT_OUTPUTS = [
-  ...['text_embeds', 'pooler_output'],
-  // Outputs of jina-clip-v2.
-  ...['text_embeddings', 'l2norm_text_embeddings'],
+  'text_embeds',
+  'pooler_output',
+  // The next two are outputs of jina-clip-v2.
+  'text_embeddings',
+  'l2norm_text_embeddings',
 ]
 const LOGITS = 'logits'
 

@@ -55,9 +55,11 @@ export interface TowerOptions {
 
 /** Outputs with a vector of each image, best first. */
 export const IMAGE_OUTPUTS = [
-  ...['image_embeds', 'pooler_output'],
-  // Outputs of jina-clip-v2.
-  ...['image_embeddings', 'l2norm_image_embeddings'],
+  'image_embeds',
+  'pooler_output',
+  // The next two are outputs of jina-clip-v2.
+  'image_embeddings',
+  'l2norm_image_embeddings',
 ]
 
 /** Larger batches gain nothing on processors. */

@@ -59,10 +59,10 @@ export async function openEmbeddingModel(
     ...(onBatch !== undefined && { onBatch }),
   }
   const can = (capability: string): boolean => model.capabilities.includes(capability)
-  if (can('classify') && can('vision')) return openImagesToClassify(tools, options)
+  if (can('classify') && can('vision')) return openImageClassifierModel(tools, options)
   if (can('embedding') || can('vision')) {
     const file = await findModelFile(folder, onnxFile)
-    if (await readsImagesAlone(file)) return openImagesAlone(model, tools, file)
+    if (await readsImagesAlone(file)) return openImageEmbeddingModel(model, tools, file)
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOfParts([modelFile])
@@ -109,7 +109,7 @@ export async function openEmbeddingModel(
 }
 
 /** Opens a classifier of images. */
-async function openImagesToClassify(
+async function openImageClassifierModel(
   { storage }: OpenTools,
   options: Parameters<typeof openImageClassifier>[0],
 ): Promise<Opened<EmbeddingModel>> {
@@ -120,7 +120,7 @@ async function openImagesToClassify(
 }
 
 /** Opens a model that embeds images and no texts, such as DINOv2. */
-async function openImagesAlone(
+async function openImageEmbeddingModel(
   model: CatalogueModel,
   tools: OpenTools,
   file: string,
