@@ -106,7 +106,10 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
   const config = (await findJson(folder, 'config.json')) ?? {}
   const { model: genai } = (await findJson(folder, 'genai_config.json')) ?? {}
   if (Object.keys(config).length === 0 && !isRecord(genai)) {
-    throw new ModelLoadError(folder, 'config.json is missing')
+    throw new ModelLoadError(
+      folder,
+      'config.json is missing; folders of other formats, such as GGUF, are not supported',
+    )
   }
   const decoder = isRecord(genai) && isRecord(genai.decoder) ? genai.decoder : {}
   const places = [config, config.text_config].filter(isRecord)
