@@ -57,15 +57,19 @@ local function over(limit, previous, current, wanted)
   limit = tonumber(limit)
   return limit > 0 and math.floor(previous * (60000 - elapsed) / 60000) + current + wanted > limit
 end
-local function fullFor(key, limit)
-  if limit == 0 then return nil end
+local function running(key)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-  if redis.call('ZCARD', key) < limit then return nil end
+  return redis.call('ZCARD', key)
+end
+local function fullFor(key, limit)
+  if limit == 0 or running(key) < limit then return nil end
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) - now
 end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
 local verdict, freeMs, usedUp = 'admitted', 0, -1
+-- Jobs at a time that the rest of a quota on tokens covers, one at least.
+local covered = {}
 if runsJob then
   for i = 5, #KEYS do
     local used = redis.call('HMGET', KEYS[i], ${AMOUNTS.map((name) => `'${name}'`).join(', ')})
@@ -74,6 +78,11 @@ if runsJob then
       local quota = tonumber(ARGV[10 + place])
       if quota > 0 and not used[j] then verdict = 'unknown'
       elseif quota > 0 and tonumber(used[j]) >= quota and usedUp < 0 then usedUp = place end
+      if quota > 0 and used[j] and j == ${AMOUNTS.indexOf('tokens') + 1} then
+        local jobs = i < 7 and KEYS[4] or KEYS[3]
+        local fit = math.floor((quota - tonumber(used[j])) / math.max(tokens, 1))
+        covered[jobs] = math.max(1, math.min(covered[jobs] or fit, fit))
+      end
     end
   end
 end
@@ -84,6 +93,9 @@ elseif runsJob and (over(ARGV[3], k[3], k[4], tokens) or over(ARGV[4], o[3], o[4
   verdict = 'tokens'
 elseif runsJob then
   local places = {[KEYS[3]] = tonumber(ARGV[6]), [KEYS[4]] = tonumber(ARGV[9])}
+  for key, jobs in pairs(covered) do
+    places[key] = places[key] > 0 and math.min(places[key], jobs) or jobs
+  end
   for key, limit in pairs(places) do freeMs = math.max(freeMs, fullFor(key, limit) or 0) end
   if freeMs > 0 then verdict = 'jobs' end
   for key, limit in pairs(places) do

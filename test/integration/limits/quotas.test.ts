@@ -135,6 +135,24 @@ describe('a quota of a key', () => {
   })
 
   it.for([
+    ['of a key', true],
+    ['of an organization', false],
+  ] as const)(
+    'on tokens %s is not exceeded by requests at the same time',
+    async ([, isOfKey], { database, redisUrl, keyPrefix }) => {
+      const use = { tokens: 20, cost: 0 }
+      const services = { database, redisUrl, keyPrefix }
+      const { newKey, statusOf, limitOrganization } = await openProcess(services, { use })
+      const { secret } = await newKey(isOfKey ? { tokensPerDay: 40 } : {})
+      if (!isOfKey) await limitOrganization({ tokensPerDay: 40 })
+      // Each is estimated at 20 tokens, 16 of which are the default of `max_tokens`.
+      const statuses = await Promise.all(Array.from({ length: 20 }, () => statusOf(secret)))
+      expect(new Set(statuses)).toEqual(new Set([200, 429]))
+      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(2)
+    },
+  )
+
+  it.for([
     ['tokensPerDay', { tokensPerDay: 10 }],
     ['tokensPerMonth', { tokensPerMonth: 10 }],
     ['costPerDay', { costPerDay: 0.000002 }],
