@@ -192,7 +192,11 @@ describe("Anthropic's client", () => {
       ...REQUEST,
       messages: [USER, { role: 'assistant', content: message.content }, USER],
     })
-    expect(promptOf().messages[1]).toEqual({ role: 'assistant', content: 'Hello' })
+    expect(promptOf().messages[1]).toEqual({
+      role: 'assistant',
+      content: 'Hello',
+      reasoning: 'Let me see.',
+    })
   })
 
   it('merges consecutive messages and system blocks, and continues a last answer', async () => {
