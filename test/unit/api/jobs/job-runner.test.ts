@@ -14,7 +14,7 @@ const EVENT_BYTES = 4 * 1024 * 1024
 
 /** Runs one job whose answer is a stream without an end; returns how it ended. */
 async function runEndless() {
-  const events = { sent: 0, isLeft: false }
+  const events = { sent: 0, isLeft: false, areEnded: false }
   const endings: JobEnding[] = []
   const request = await packContent('{}', undefined, contextOf('job_1'))
   const claims = [[{ id: 'job_1', attempts: 1, request }]]
@@ -37,7 +37,9 @@ async function runEndless() {
     events: {
       size: async () => 0,
       append: async () => {},
-      end: async () => {},
+      end: async () => {
+        events.areEnded = true
+      },
     } as unknown as EventLog,
     send: async () => ({
       status: 200,
@@ -46,7 +48,7 @@ async function runEndless() {
     }),
     log: createLogger({ level: 'silent' }),
   })
-  await expect.poll(() => endings.length).toBe(1)
+  await expect.poll(() => events.areEnded).toBe(true)
   await runner.stop(0)
   return { ending: endings[0], events }
 }
@@ -154,7 +156,7 @@ describe('the background jobs of a process', () => {
 })
 
 describe('a background job', () => {
-  it('fails when its events exceed the limit of a result, and keeps them', async () => {
+  it('fails when its events exceed the limit of a result, keeps them and marks their end', async () => {
     const { ending, events } = await runEndless()
     expect(ending).toMatchObject({ state: 'failed', error: { code: 'result_too_large' } })
     expect(events.isLeft).toBe(true)

@@ -201,6 +201,19 @@ describe('the scheduler', () => {
     expect(steps).toEqual(['prefill 4', 'prefill 2', 'prefill 1', 'prefill 1', 'decode 1'])
   })
 
+  it.each([
+    [true, ['prefill 4', 'decode 1']],
+    [false, ['prefill 1', 'prefill 1', 'prefill 1', 'prefill 1', 'decode 1']],
+  ])(
+    'scores every position of a prompt if the graph gives all logits: %s',
+    (givesAllLogits, steps) => {
+      const scheduler = new Scheduler({ ...OPTIONS, givesAllLogits })
+      add(scheduler, { length: 4, first: 10 }, { onPromptLogits: () => undefined })
+      admitAll(scheduler)
+      expect(steps.map(() => describeStep(take(scheduler)))).toEqual(steps)
+    },
+  )
+
   it('does not run a single position of a prompt separately', () => {
     const scheduler = new Scheduler(OPTIONS)
     add(scheduler, { length: 9, first: 10 })
