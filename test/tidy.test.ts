@@ -123,6 +123,11 @@ describe('the tree', () => {
     expect(breaches).toEqual([])
   })
 
+  it('imports from other folders by their alias', () => {
+    const climbing = sources.filter(({ text }) => /(from |import\(?)'\.\.\//.test(text))
+    expect(climbing.map(({ path }) => path)).toEqual([])
+  })
+
   it(`has no file over ${FILE_LINES_MAX} lines`, () => {
     const long = [...sources, ...readSources('test'), ...readSources('bench')]
       .map(({ path, text }) => ({ path, lines: text.split('\n').length - 1 }))

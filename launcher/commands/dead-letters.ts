@@ -1,6 +1,7 @@
 import { retryDeadLetter } from '#api/jobs/retry-dead-letter.ts'
 import { openSubmitter } from '#api/jobs/submit.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
+import { reachRedis } from '#launcher/reach.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { ServiceError } from '#shared/errors.ts'
@@ -11,8 +12,6 @@ import { openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { DeadLetters } from '#shared/queue/dead-letters.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-
-import { reachRedis } from '../reach.ts'
 
 const LISTED_MAX = 200
 

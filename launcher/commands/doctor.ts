@@ -5,6 +5,10 @@ import { createConnection } from 'node:net'
 import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { findFreePort } from '#launcher/embedded/child.ts'
+import { reachRedis, reachStorage } from '#launcher/reach.ts'
+import { withRunningInstallation } from '#launcher/running.ts'
+import { checkSettings, readSettings } from '#launcher/tier-env.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
@@ -14,10 +18,6 @@ import { findShipped, loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 
-import { findFreePort } from '../embedded/child.ts'
-import { reachRedis, reachStorage } from '../reach.ts'
-import { withRunningInstallation } from '../running.ts'
-import { checkSettings, readSettings } from '../tier-env.ts'
 import { hasTier } from './models.ts'
 
 /** One check: it returns its finding, or throws an error that states the problem. */

@@ -3,9 +3,8 @@ import { cp, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
+import { makeSecrets } from '#launcher/data-dir.ts'
 import { readVersion } from '#shared/process.ts'
-
-import { makeSecrets } from '../data-dir.ts'
 
 const PROJECT = join(import.meta.dirname, '../..')
 const SETTINGS_FILE = 'millrace.env'

@@ -2,6 +2,7 @@ import { type Activities, openActivities } from '#api/activities/activity-store.
 import { ownActivity } from '#api/activities/own-activity.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
+import { openReachableDatabase } from '#launcher/reach.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadConfig } from '#shared/config/config.ts'
 import { type ApiKeyStore, openApiKeys } from '#shared/db/api-keys.ts'
@@ -9,8 +10,6 @@ import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { ServiceError } from '#shared/errors.ts'
-
-import { openReachableDatabase } from '../reach.ts'
 
 interface Services {
   readonly keys: ApiKeyStore

@@ -1,8 +1,7 @@
+import { openReachableDatabase } from '#launcher/reach.ts'
 import { type Env, loadConfig } from '#shared/config/config.ts'
 import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
-
-import { openReachableDatabase } from '../reach.ts'
 
 /** `millrace migrate`: applies the migrations that are not applied yet. */
 export async function runMigrations(env: Env): Promise<void> {

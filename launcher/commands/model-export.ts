@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { eq } from 'drizzle-orm'
 
 import { UsageError } from '#launcher/command-line.ts'
+import { openReachableDatabase } from '#launcher/reach.ts'
 import { withRunningInstallation } from '#launcher/running.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { type Env, loadConfig } from '#shared/config/config.ts'
@@ -13,8 +14,6 @@ import { ADAPTER_FILES, readPeftAdapter } from '#workers/adapters/peft-files.ts'
 import { ensureModel } from '#workers/models/fetcher.ts'
 import type { StoredOptions } from '#workers/models/stored-cache.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
-
-import { openReachableDatabase } from '../reach.ts'
 
 /** The limits of a command of the operator: any adapter that fits into memory. */
 const LIMITS = { rankMax: 65_536, bytesMax: 2 ** 31 }

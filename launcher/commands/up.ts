@@ -1,19 +1,18 @@
 import { join, resolve } from 'node:path'
 
+import { loadSecrets, lockDataDir } from '#launcher/data-dir.ts'
+import { claimPortNumber, findFreePort, waitUntil } from '#launcher/embedded/child.ts'
+import { type Mailbox, startMailbox } from '#launcher/embedded/mailbox.ts'
+import { startPostgres } from '#launcher/embedded/postgres.ts'
+import { type EmbeddedService, startRedis } from '#launcher/embedded/redis.ts'
 import { keepService } from '#launcher/embedded/supervised-service.ts'
+import { rememberEnvironment } from '#launcher/running.ts'
+import { superviseTier } from '#launcher/supervisor.ts'
+import { checkSettings, composeEnv, readSettings } from '#launcher/tier-env.ts'
 import type { Env } from '#shared/config/config.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { CANNOT_BE_LOADED } from '#shared/queue/liveness.ts'
-
-import { loadSecrets, lockDataDir } from '../data-dir.ts'
-import { claimPortNumber, findFreePort, waitUntil } from '../embedded/child.ts'
-import { type Mailbox, startMailbox } from '../embedded/mailbox.ts'
-import { startPostgres } from '../embedded/postgres.ts'
-import { type EmbeddedService, startRedis } from '../embedded/redis.ts'
-import { rememberEnvironment } from '../running.ts'
-import { superviseTier } from '../supervisor.ts'
-import { checkSettings, composeEnv, readSettings } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
 /** After this time, models that are still being downloaded no longer delay the others. */
@@ -35,7 +34,7 @@ export async function up(environment: Env): Promise<void> {
   await loadCatalogue(config.inference.catalogueFile)
   const isGiven = GIVEN_SERVICES.some((name) => env[name] !== undefined)
   // Loaded on demand, because the drivers of all services take time to load.
-  if (isGiven) await (await import('../reach.ts')).reachWhatIsGiven(env, config)
+  if (isGiven) await (await import('#launcher/reach.ts')).reachWhatIsGiven(env, config)
   const { server } = config
   const stops: Stop[] = [await lockDataDir(dataDir)]
   const signal = onStopSignal()

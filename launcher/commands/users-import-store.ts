@@ -1,8 +1,8 @@
 import type { Client, PoolClient } from 'pg'
 
+import { UsageError } from '#launcher/command-line.ts'
 import { tablePrefixOf } from '#shared/db/migrate.ts'
 
-import { UsageError } from '../command-line.ts'
 import {
   type ImportedRow,
   readFactor,

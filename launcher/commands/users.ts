@@ -12,6 +12,7 @@ import { parseEmail } from '#api/auth/users/contact.ts'
 import { findAnyUserById, findUserByContact } from '#api/auth/users/user-store.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
+import { openReachableDatabase } from '#launcher/reach.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -20,7 +21,6 @@ import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
-import { openReachableDatabase } from '../reach.ts'
 import { importUsers } from './users-import-store.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>

@@ -1,4 +1,5 @@
-import type { LoggerOptions } from '../logger.ts'
+import type { LoggerOptions } from '#shared/logger.ts'
+
 import { type AuthConfig, readAuthConfig } from './auth.ts'
 import { ConfigError, EnvReader } from './env-reader.ts'
 import { type InferenceConfig, readInferenceConfig } from './inference.ts'

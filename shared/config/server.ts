@@ -1,6 +1,7 @@
 import { isIP, isIPv4 } from 'node:net'
 
-import type { LoggerOptions } from '../logger.ts'
+import type { LoggerOptions } from '#shared/logger.ts'
+
 import type { EnvReader } from './env-reader.ts'
 
 /** The surfaces of an API process. */

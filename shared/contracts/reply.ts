@@ -1,4 +1,5 @@
-import type { WireError } from '../errors.ts'
+import type { WireError } from '#shared/errors.ts'
+
 import type { AnswerDialect } from './answer-formats.ts'
 import type { SpokenToken } from './audio.ts'
 import type { CandidateDelta } from './completion.ts'

@@ -19,8 +19,9 @@ import {
 } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 
-import { failure } from '../errors.ts'
-import { randomId } from '../ids.ts'
+import { failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
 import type { Db } from './client.ts'
 import { ensureDefaultOrganization, holdOrganization } from './organizations.ts'
 import type { OrganizationTables } from './schema/organizations.ts'

@@ -1,7 +1,8 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { Client, Pool, type PoolClient } from 'pg'
 
-import type { Logger } from '../logger.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import { clientOf, connectToChosen, DatabaseHosts } from './hosts.ts'
 
 /** A query runner: the database itself or an open transaction of it. */

@@ -1,6 +1,6 @@
 import { Client, type ClientBase, type Pool } from 'pg'
 
-import { parseDatabaseUrl } from '../config/database-url.ts'
+import { parseDatabaseUrl } from '#shared/config/database-url.ts'
 
 const PROBE_TIMEOUT_MS = 2000
 const IS_READ_ONLY = `select pg_is_in_recovery() as "isStandby",

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import type { Pool, PoolClient, QueryConfig } from 'pg'
 
-import type { Logger } from '../logger.ts'
+import type { Logger } from '#shared/logger.ts'
 
 /** The folder with the migrations of this release. */
 export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')

@@ -1,6 +1,7 @@
 import { and, asc, eq, isNull } from 'drizzle-orm'
 
-import { randomId } from '../ids.ts'
+import { randomId } from '#shared/ids.ts'
+
 import type { Db } from './client.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
 import type { Quotas } from './schema/quotas.ts'

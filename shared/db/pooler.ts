@@ -1,6 +1,7 @@
 import { Client, type ClientConfig } from 'pg'
 
-import type { Logger } from '../logger.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import { statementLimits } from './client.ts'
 import { chooseHost } from './hosts.ts'
 

@@ -1,8 +1,9 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import type { Pool } from 'pg'
 
-import { type Clock, withinTime } from '../clock.ts'
-import type { Logger } from '../logger.ts'
+import { type Clock, withinTime } from '#shared/clock.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import { type Database, type Db, openDatabase } from './client.ts'
 
 type Queries = Pick<Pool, 'query'>

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 
-import type { Logger } from '../logger.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import type { QueueKeys } from './keys.ts'
 
 /** Longer than the fetch of any job takes. */

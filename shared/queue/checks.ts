@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
 
-import type { InfraConfig } from '../config/infra.ts'
-import type { Dependency } from '../dependencies.ts'
+import type { InfraConfig } from '#shared/config/infra.ts'
+import type { Dependency } from '#shared/dependencies.ts'
+
 import { probeRedis } from './redis-client.ts'
 
 const REACH_REMEDY = 'check REDIS_URL and that Redis runs'

@@ -3,7 +3,8 @@ import type { Writable } from 'node:stream'
 
 import type { Redis } from 'ioredis'
 
-import type { Logger } from '../logger.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import {
   type ClientOptions,
   createRedis,

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 
-import type { JobEnvelope, QueueKind } from '../contracts/job.ts'
+import type { JobEnvelope, QueueKind } from '#shared/contracts/job.ts'
+
 import type { ContentCipher } from './content-cipher.ts'
 import { contextOf, decryptInput } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'

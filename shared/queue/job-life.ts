@@ -1,4 +1,4 @@
-import type { ReplyBody } from '../contracts/reply.ts'
+import type { ReplyBody } from '#shared/contracts/reply.ts'
 
 /**
  * The life of a job as its owner sees it. Pure: the submitter and the model check run the same

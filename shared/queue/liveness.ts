@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis'
 
+import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
+import type { DependencyState } from '#shared/dependencies.ts'
 
-import type { SamplingDefaults } from '../contracts/completion.ts'
-import type { DependencyState } from '../dependencies.ts'
 import type { QueueKeys } from './keys.ts'
 import { isCluster } from './redis-client.ts'
 

@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 
-import { parseRedisUrl, type RedisTarget } from '../config/redis-url.ts'
+import { parseRedisUrl, type RedisTarget } from '#shared/config/redis-url.ts'
 
 export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 

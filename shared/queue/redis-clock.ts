@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import type { Clock } from '../clock.ts'
+import type { Clock } from '#shared/clock.ts'
 
 /** A slower answer is too imprecise. */
 const ROUND_TRIP_MS_MAX = 200

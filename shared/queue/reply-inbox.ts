@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
 
-import type { Reply } from '../contracts/reply.ts'
-import type { Logger } from '../logger.ts'
+import type { Reply } from '#shared/contracts/reply.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import { type ContentCipher, readContent } from './content-cipher.ts'
 import { encryptedStream, type QueueKeys } from './keys.ts'
 

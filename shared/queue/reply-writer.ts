@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
 
-import type { ReplyBody } from '../contracts/reply.ts'
-import type { Logger } from '../logger.ts'
+import type { ReplyBody } from '#shared/contracts/reply.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import type { ContentCipher } from './content-cipher.ts'
 import { isJobStream, readsEncrypted } from './keys.ts'
 import { frameContext } from './reply-inbox.ts'

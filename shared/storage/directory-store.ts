@@ -5,7 +5,8 @@ import { dirname, join, relative, resolve, sep } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 
-import { failure } from '../errors.ts'
+import { failure } from '#shared/errors.ts'
+
 import {
   assertPlainKey,
   type ObjectInfo,

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 
-import type { Dependency } from '../dependencies.ts'
-import { failure, type ServiceError } from '../errors.ts'
+import type { Dependency } from '#shared/dependencies.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** Bytes under keys. A key becomes visible only when all of its bytes are stored. */
 export interface ObjectStore {

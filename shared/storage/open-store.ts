@@ -1,4 +1,5 @@
-import type { StorageConfig } from '../config/infra.ts'
+import type { StorageConfig } from '#shared/config/infra.ts'
+
 import type { ObjectStore } from './object-store.ts'
 
 /** Opens the store that the configuration names; the other driver is not loaded. */

@@ -1,6 +1,6 @@
 import { ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3'
 
-import { ServiceError } from '../errors.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 interface Answer {
   readonly name?: string

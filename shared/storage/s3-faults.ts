@@ -2,7 +2,8 @@ import type { IncomingMessage } from 'node:http'
 
 import type { S3Client } from '@aws-sdk/client-s3'
 
-import { failure, type ServiceError } from '../errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
 import { storageFull } from './object-store.ts'
 
 // Error codes of servers that are full, and of servers that recover.

@@ -12,8 +12,9 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3'
 
-import type { StorageConfig } from '../config/infra.ts'
-import { failure } from '../errors.ts'
+import type { StorageConfig } from '#shared/config/infra.ts'
+import { failure } from '#shared/errors.ts'
+
 import { assertPlainKey, type ObjectInfo, type ObjectStore, STAGED } from './object-store.ts'
 import { explainBucketFault } from './s3-check.ts'
 import { translateFaults, watchForSilence } from './s3-faults.ts'

@@ -1,4 +1,5 @@
-import { backlogOf, nameOf, type QueueRef, type QueueStates } from '../queue/depth.ts'
+import { backlogOf, nameOf, type QueueRef, type QueueStates } from '#shared/queue/depth.ts'
+
 import { json, type PlainHandler } from './metrics-server.ts'
 
 /** The path below which each queue of the catalogue reports its backlog. */

@@ -1,6 +1,7 @@
 import { Histogram, type Registry } from 'prom-client'
 
-import type { ObjectStore } from '../storage/object-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
 import { SECONDS_BUCKETS } from './registry.ts'
 import { inChildSpan, type Tracing } from './tracing.ts'
 

@@ -12,9 +12,9 @@ import { startNodeSdk } from '@opentelemetry/sdk-node'
 import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace'
 
 import { withinTime } from '#shared/clock.ts'
+import type { OtlpProtocol, TelemetryConfig } from '#shared/config/telemetry.ts'
+import type { Logger } from '#shared/logger.ts'
 
-import type { OtlpProtocol, TelemetryConfig } from '../config/telemetry.ts'
-import type { Logger } from '../logger.ts'
 import { PrometheusProducer } from './prometheus-producer.ts'
 import type { Registry, TelemetrySource } from './registry.ts'
 import { NO_TRACING, type Tracing } from './tracing.ts'

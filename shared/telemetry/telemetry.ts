@@ -1,5 +1,6 @@
-import type { TelemetryConfig } from '../config/telemetry.ts'
-import type { Logger } from '../logger.ts'
+import type { TelemetryConfig } from '#shared/config/telemetry.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import { createRegistry, type Registry, type TelemetrySource } from './registry.ts'
 import { NO_TRACING, type Tracing } from './tracing.ts'
 

@@ -1,4 +1,4 @@
-import { ADMIN_TOKEN } from '../integration/limits/hostile-target.ts'
+import { ADMIN_TOKEN } from '#test/integration/limits/hostile-target.ts'
 
 /** A path below `/v1`, a JSON body, and additional headers. */
 export type SizedRequest = readonly [

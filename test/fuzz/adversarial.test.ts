@@ -3,12 +3,12 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { BATCH_ENDPOINTS } from '#api/batches/batch.ts'
+import { JSON_HEADERS, openTarget, type Target } from '#test/integration/limits/hostile-target.ts'
 import { quantile, report } from '#test/support/fault-report.ts'
 import { createRandom } from '#test/support/random.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { slowness } from '#test/support/watched-process.ts'
 
-import { JSON_HEADERS, openTarget, type Target } from '../integration/limits/hostile-target.ts'
 import { answersOfBatch } from './adversarial-batches.ts'
 import { FIELDS, type SizedRequest } from './adversarial-fields.ts'
 import { type LargeRequest, largeRequests } from './adversarial-operations.ts'

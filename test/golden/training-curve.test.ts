@@ -3,6 +3,7 @@ import { join } from 'node:path'
 
 import { expect, it } from 'vitest'
 
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { batchesOf } from '#workers/training/batches.ts'
 import type { TokenizedExample } from '#workers/training/examples.ts'
@@ -11,8 +12,6 @@ import { MatrixLayout } from '#workers/training/matrices.ts'
 import { AdamW } from '#workers/training/optimizer.ts'
 import { readTrainingGraph } from '#workers/training/run-training.ts'
 import { train } from '#workers/training/trainer.ts'
-
-import { MODELS } from '../unit/workers/engine/generate.ts'
 
 // Losses of torch and PEFT in single precision; see make-training-curve.py.
 const golden = JSON.parse(

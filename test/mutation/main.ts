@@ -3,7 +3,8 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-import { createRandom } from '../support/random.ts'
+import { createRandom } from '#test/support/random.ts'
+
 import { findMutants, type Mutant } from './mutants.ts'
 import { mutationEnv } from './mutation.ts'
 import { relatedTests } from './related-tests.ts'

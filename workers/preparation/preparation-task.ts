@@ -1,8 +1,7 @@
+import type { GrammarData } from '#workers/sampling/constraint/grammar-data.ts'
 import type { PromptSource, ReadOptions, ReadPrompt } from '#workers/text/text-model.ts'
 import type { ImageLayout, PixelSettings } from '#workers/vision/image-layout.ts'
 import type { PixelValues } from '#workers/vision/pixel-values.ts'
-
-import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
 
 /** The tasks of a preparation thread. */
 export type PreparationTask =

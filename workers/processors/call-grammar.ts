@@ -3,9 +3,8 @@ import {
   type CallFormat,
   callTrigger,
 } from '#shared/contracts/answer-formats.ts'
-
-import type { Grammar, GrammarBuilder } from '../sampling/constraint/grammar.ts'
-import type { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
+import type { Grammar, GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
+import type { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
 /** A tool with the grammar of its arguments in the syntax of the family. */
 export interface CompiledTool {

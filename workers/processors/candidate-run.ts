@@ -10,20 +10,20 @@ import type {
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
 import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
-import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
-import type { TokenPieces } from '#workers/text/detokenizer.ts'
-import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
-
-import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
+import type { SampledToken, SequenceEnd, SequenceRequest } from '#workers/engine/types.ts'
 import type {
   ConstraintSource,
   FollowingBudget,
   TokenConstraint,
-} from '../sampling/constraint/token-constraint.ts'
-import { rankOf, scoreToken } from '../sampling/logprobs.ts'
-import { limitThinking } from '../sampling/thinking-budget.ts'
-import { allowOnly, banRepetition, banSequences } from '../sampling/token-rules.ts'
-import { EditFollower } from '../text/prompt-lookup.ts'
+} from '#workers/sampling/constraint/token-constraint.ts'
+import { rankOf, scoreToken } from '#workers/sampling/logprobs.ts'
+import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
+import { limitThinking } from '#workers/sampling/thinking-budget.ts'
+import { allowOnly, banRepetition, banSequences } from '#workers/sampling/token-rules.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
+import { EditFollower } from '#workers/text/prompt-lookup.ts'
+import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
+
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'

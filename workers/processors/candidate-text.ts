@@ -4,10 +4,10 @@ import type {
   FinishReason,
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
+import type { TokenConstraint } from '#workers/sampling/constraint/token-constraint.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { IncrementalDetokenizer, StopStrings } from '#workers/text/detokenizer.ts'
 
-import type { TokenConstraint } from '../sampling/constraint/token-constraint.ts'
 import { cutLogprob, presentLogprob, type TokenScore } from './token-logprobs.ts'
 
 interface Span {

@@ -2,16 +2,16 @@ import { callFormat, callTrigger } from '#shared/contracts/answer-formats.ts'
 import type { GenerateInput, ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { mapSchemas } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
-
-import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
-import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
-import type { SurveyedGrammar } from '../sampling/constraint/grammar-data.ts'
-import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
+import { BudgetExceededError, WorkBudget } from '#workers/preparation/work-budget.ts'
+import { GrammarTooAmbiguousError } from '#workers/sampling/constraint/automaton.ts'
+import type { SurveyedGrammar } from '#workers/sampling/constraint/grammar-data.ts'
+import { fromGrammarData } from '#workers/sampling/constraint/grammar-data.ts'
 import type {
   ConstraintFactory,
   ConstraintSource,
-} from '../sampling/constraint/token-constraint.ts'
-import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
+} from '#workers/sampling/constraint/token-constraint.ts'
+import { TriggeredConstraint } from '#workers/sampling/constraint/triggered-constraint.ts'
+
 import type { CompletionModel } from './completion-model.ts'
 import type { AskedFormat, ConstraintPlan } from './constraint-plan.ts'
 import { compileConstraint, formPathOf, isStrict } from './constraint-plan.ts'

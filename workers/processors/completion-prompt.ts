@@ -1,6 +1,8 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import type { SequenceSource } from '#workers/engine/types.ts'
+import { WorkBudget } from '#workers/preparation/work-budget.ts'
+import { contentOnly, cutText, type RenderedText } from '#workers/text/content-spans.ts'
 import {
   isLarge,
   isTokenId,
@@ -11,8 +13,6 @@ import {
   unknownTokenId,
 } from '#workers/text/text-model.ts'
 
-import { WorkBudget } from '../preparation/work-budget.ts'
-import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
 import type { CompletionModel } from './completion-model.ts'
 import {
   type EmbeddedPrompt,

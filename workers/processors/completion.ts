@@ -10,6 +10,11 @@ import type {
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
+import { WorkBudget } from '#workers/preparation/work-budget.ts'
+import { GrammarTooAmbiguousError } from '#workers/sampling/constraint/automaton.ts'
+import { FollowingBudget } from '#workers/sampling/constraint/token-constraint.ts'
+import { countThinking } from '#workers/sampling/thinking-budget.ts'
+import { beginsInReasoning } from '#workers/text/answer-dialect.ts'
 import {
   findThinkingTags,
   ignoredHints,
@@ -17,11 +22,6 @@ import {
   unknownTokenId,
 } from '#workers/text/text-model.ts'
 
-import { WorkBudget } from '../preparation/work-budget.ts'
-import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
-import { FollowingBudget } from '../sampling/constraint/token-constraint.ts'
-import { countThinking } from '../sampling/thinking-budget.ts'
-import { beginsInReasoning } from '../text/answer-dialect.ts'
 import { type CandidateOptions, CandidateRun } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { AdaptedTools, CompletionModel } from './completion-model.ts'

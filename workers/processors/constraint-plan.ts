@@ -6,21 +6,21 @@ import {
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
 import type { TagFormat } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
-
-import { BudgetExceededError, type WorkBudget } from '../preparation/work-budget.ts'
-import { surveyGrammar } from '../sampling/constraint/dead-ends.ts'
-import { GbnfError, parseGbnf } from '../sampling/constraint/gbnf.ts'
-import type { Grammar } from '../sampling/constraint/grammar.ts'
-import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
-import { JsonGrammar } from '../sampling/constraint/json-grammar.ts'
-import { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
-import { compileLark, isLark } from '../sampling/constraint/lark.ts'
-import { LarkError } from '../sampling/constraint/lark-tokens.ts'
+import { BudgetExceededError, type WorkBudget } from '#workers/preparation/work-budget.ts'
+import { surveyGrammar } from '#workers/sampling/constraint/dead-ends.ts'
+import { GbnfError, parseGbnf } from '#workers/sampling/constraint/gbnf.ts'
+import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
+import { GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
+import { JsonGrammar } from '#workers/sampling/constraint/json-grammar.ts'
+import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
+import { compileLark, isLark } from '#workers/sampling/constraint/lark.ts'
+import { LarkError } from '#workers/sampling/constraint/lark-tokens.ts'
 import {
   compileWholePattern,
   plainAlphabet,
   UnsupportedPatternError,
-} from '../sampling/constraint/string-pattern.ts'
+} from '#workers/sampling/constraint/string-pattern.ts'
+
 import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
 import { tagGrammar } from './tag-grammar.ts'
 

@@ -2,9 +2,9 @@ import type { Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { defined } from '#shared/json.ts'
 import { readObject } from '#shared/storage/object-store.ts'
+import type { EmbeddedSpan, PromptPositions, SequenceRequest } from '#workers/engine/types.ts'
 import type { PromptImage, VisionModel } from '#workers/vision/vision-model.ts'
 
-import type { EmbeddedSpan, PromptPositions, SequenceRequest } from '../engine/types.ts'
 import type { CompletionModel } from './completion-model.ts'
 
 // The API refuses larger files; this only bounds the memory of a worker.

@@ -1,8 +1,8 @@
 import type { GenerateInput, Prompt, TranslationLanguages } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 import { type Languages, readTranslationRequest } from '#workers/text/languages.ts'
 
-import type { WorkBudget } from '../preparation/work-budget.ts'
 import type { CompletionModel } from './completion-model.ts'
 import { contextLengthExceeded, type PreparedPrompt, readPrompt } from './completion-prompt.ts'
 

@@ -1,7 +1,6 @@
 import type { Tag, TagFormat } from '#shared/contracts/structural-tag.ts'
-
-import type { Grammar, GrammarBuilder } from '../sampling/constraint/grammar.ts'
-import { textUntil } from '../sampling/constraint/text-search.ts'
+import type { Grammar, GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
+import { textUntil } from '#workers/sampling/constraint/text-search.ts'
 
 type Leaf = Extract<TagFormat, { readonly kind: 'json' | 'regex' | 'grammar' }>
 

@@ -1,7 +1,6 @@
 import type { PromptLogprobs, TokenLogprob } from '#shared/contracts/completion.ts'
+import type { ScoredToken } from '#workers/sampling/logprobs.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
-
-import type { ScoredToken } from '../sampling/logprobs.ts'
 
 /** The score of a token; the log-probability is null for the first token of a text. */
 export interface TokenScore {

@@ -1,6 +1,6 @@
 import type { SamplingParams } from '#shared/contracts/completion.ts'
+import type { SampledToken, TokenSampler } from '#workers/engine/types.ts'
 
-import type { SampledToken, TokenSampler } from '../engine/types.ts'
 import type { TokenConstraint } from './constraint/token-constraint.ts'
 import { uniformAt } from './counter-random.ts'
 import { drawToken } from './draw.ts'

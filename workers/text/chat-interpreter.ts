@@ -1,4 +1,5 @@
-import type { WorkBudget } from '../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import { OUTPUT, type OutputNode } from './compile-template.ts'
 import {
   leastTrusted,

@@ -1,8 +1,7 @@
+import { authFailure } from '#api/auth/errors.ts'
+import type { CaptchaVerifier } from '#api/auth/ports.ts'
 import type { CaptchaConfig } from '#shared/config/auth-sms.ts'
 import { createGuardedFetch, type GuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
-
-import { authFailure } from '../errors.ts'
-import type { CaptchaVerifier } from '../ports.ts'
 
 const VERIFY_URLS = {
   hcaptcha: 'https://hcaptcha.com/siteverify',

@@ -1,11 +1,11 @@
 import { createProviders } from '#api/auth/external/providers.ts'
 import type { RequestSecrets } from '#api/auth/external/request-secrets.ts'
+import type { CaptchaVerifier, Providers, SmsSender } from '#api/auth/ports.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { AuthConfig } from '#shared/config/auth.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 
-import type { CaptchaVerifier, Providers, SmsSender } from '../ports.ts'
 import { createCaptchaVerifier } from './captcha.ts'
 import { createMailer, type SmtpMailer } from './mailer.ts'
 import { createSmsSender } from './sms.ts'

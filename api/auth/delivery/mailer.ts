@@ -1,10 +1,10 @@
+import type { Mailer, MailVariables } from '#api/auth/ports.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { MailerConfig, MailKind, SmtpConfig } from '#shared/config/auth-mail.ts'
 import { failure } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch, type GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
-import type { Mailer, MailVariables } from '../ports.ts'
 import { BUILT_IN_TEMPLATES } from './built-in-templates.ts'
 import { htmlToText } from './plain-text.ts'
 import { renderTemplate, TemplateError } from './render-template.ts'

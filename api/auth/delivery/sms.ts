@@ -1,9 +1,9 @@
+import type { Sms, SmsSender } from '#api/auth/ports.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { SmsConfig } from '#shared/config/auth-sms.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
-import type { Sms, SmsSender } from '../ports.ts'
 import { SMS_GATEWAYS } from './sms-gateways.ts'
 
 const DETAIL_CHARS_MAX = 300

@@ -1,4 +1,4 @@
-import type { Overview } from '../overview.ts'
+import type { Overview } from '#api/console/overview.ts'
 
 /** One cell of a table. */
 export interface Cell {

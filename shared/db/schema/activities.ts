@@ -1,6 +1,7 @@
 import { json, primaryKey, smallint, text } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { tablePrefixOf } from '#shared/db/migrate.ts'
+
 import { bytea, moment, tableCreator, whole } from './columns.ts'
 
 /** The activity journal, under the configured table prefix. */

@@ -1,6 +1,6 @@
 import { bigint, customType, pgTableCreator, timestamp } from 'drizzle-orm/pg-core'
 
-import { tablePrefixOf } from '../migrate.ts'
+import { tablePrefixOf } from '#shared/db/migrate.ts'
 
 /** Makes tables whose names begin with the configured prefix: `auth` makes `auth_users`. */
 export function tableCreator(namespace: string) {

@@ -12,10 +12,9 @@ import { openFiles } from '#api/files/file-store.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { batchTables } from '#shared/db/schema/batches.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
+import { startServer } from '#test/integration/auth/support/server.ts'
 import { plansOf, type StatementPlan } from '#test/support/query-plans.ts'
 import { it } from '#test/support/services.ts'
-
-import { startServer } from '../auth/support/server.ts'
 
 /** The conditions that the plans pass to indexes. */
 function conditionsBy(plans: readonly StatementPlan[]): Record<string, string | undefined> {

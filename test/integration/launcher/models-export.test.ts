@@ -9,10 +9,9 @@ import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { tuningTables } from '#shared/db/schema/fine-tuning.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { REPOSITORY, startHub } from '#test/integration/models/hub-server.ts'
 import { it } from '#test/support/services.ts'
 import { writePeftAdapter } from '#workers/adapters/peft-files.ts'
-
-import { REPOSITORY, startHub } from '../models/hub-server.ts'
 
 it('writes the adapter of a tuned model, separately or folded into its base', async ({
   folder,

@@ -7,10 +7,10 @@ import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { queueKeys } from '#shared/queue/keys.ts'
+import { startHub, type TestHub } from '#test/integration/models/hub-server.ts'
 import { openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
-import { startHub, type TestHub } from '../models/hub-server.ts'
 import {
   act,
   enrollAuthenticator,

@@ -1,11 +1,11 @@
 import { defined } from '#shared/json.ts'
+import type { CachePair } from '#workers/engine/decoder-graph.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
-import type { CachePair } from '../decoder-graph.ts'
 import { makeCutGraph } from './cut-graph.ts'
 
 /** A part of a cache: positions `from` to `to` of one row, and the padding around the copy. */

@@ -1,7 +1,7 @@
 import { defined } from '#shared/json.ts'
+import type { CachedRow, GrowingCache, GrowingMemory } from '#workers/engine/growing-cache.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
-import type { CachedRow, GrowingCache, GrowingMemory } from '../growing-cache.ts'
 import type { DeviceCache } from './device-cache.ts'
 
 /** Growing caches in device memory: a run reads the old cache and writes the new one there. */

@@ -1,8 +1,8 @@
+import type { HeldSlot, SlotCache, SlotCacheOptions } from '#workers/engine/slot-cache.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
 
-import type { HeldSlot, SlotCache, SlotCacheOptions } from '../slot-cache.ts'
 import type { DeviceCache } from './device-cache.ts'
 
 /**

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 
 import { defined } from '#shared/json.ts'
+import { type ModelRunner, nextInput, type StepLogits } from '#workers/engine/model-runner.ts'
+import type { Step } from '#workers/engine/scheduler.ts'
+import type { Sequence } from '#workers/engine/slots.ts'
 
-import { type ModelRunner, nextInput, type StepLogits } from '../model-runner.ts'
-import type { Step } from '../scheduler.ts'
-import type { Sequence } from '../slots.ts'
 import { DecoderRun, type DecoderSessions } from './decoder-run.ts'
 import type { SourceEncoder } from './source-encoder.ts'
 

@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { hasCacheInputs, isStateInput } from '#workers/engine/past-inputs.ts'
 import { renameTensors } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import {
@@ -11,7 +12,6 @@ import {
   makeValue,
 } from '#workers/graph/model.ts'
 
-import { hasCacheInputs, isStateInput } from '../past-inputs.ts'
 import { openModel, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 
 /** Keys and values of an attention: [batch, heads, length, size]. */

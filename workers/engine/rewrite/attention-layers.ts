@@ -1,8 +1,8 @@
+import { isCacheInput, presentOf } from '#workers/engine/past-inputs.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match, type Pattern } from '#workers/graph/match.ts'
 import { type GraphNode, ints, type Model, makeNode } from '#workers/graph/model.ts'
 
-import { isCacheInput, presentOf } from '../past-inputs.ts'
 import { findCachingAttention } from './caching-operators.ts'
 
 /** An attention over a cache that grows, found in a graph: names of its tensors. */

@@ -1,8 +1,7 @@
+import { isCacheInput, presentOf } from '#workers/engine/past-inputs.ts'
 import { renameTensors } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import type { GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
-
-import { isCacheInput, presentOf } from '../past-inputs.ts'
 
 /** Element types by their numbers in onnx.proto. */
 const FLOAT16 = 10

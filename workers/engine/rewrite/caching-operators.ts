@@ -1,3 +1,4 @@
+import { isCacheInput } from '#workers/engine/past-inputs.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import {
   type Constant,
@@ -7,8 +8,6 @@ import {
   type Model,
   makeNode,
 } from '#workers/graph/model.ts'
-
-import { isCacheInput } from '../past-inputs.ts'
 
 /** Indexes of the cache among the inputs and outputs of an operator: keys, then values. */
 interface CachePlaces {

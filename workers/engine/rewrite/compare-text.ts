@@ -1,7 +1,7 @@
 import { defined } from '#shared/json.ts'
+import { presentOf } from '#workers/engine/past-inputs.ts'
 import type { Model } from '#workers/graph/model.ts'
 
-import { presentOf } from '../past-inputs.ts'
 import type { ReferenceRun } from './add-caches.ts'
 import { openModel, type ProbeContext, type ProbeTensor } from './graph-probe.ts'
 import type { HeadShape } from './probe-feeds.ts'

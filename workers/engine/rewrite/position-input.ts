@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { isCacheInput } from '#workers/engine/past-inputs.ts'
 import { ancestryOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import {
@@ -10,7 +11,6 @@ import {
   makeValue,
 } from '#workers/graph/model.ts'
 
-import { isCacheInput } from '../past-inputs.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 import { emptyFeeds, type HeadShape } from './probe-feeds.ts'
 

@@ -1,3 +1,4 @@
+import { isCacheInput } from '#workers/engine/past-inputs.ts'
 import { sorted, sourceOfTranspose, transposeOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import {
@@ -11,7 +12,6 @@ import {
 import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
 import { findElementType } from '#workers/tensor/element-type.ts'
 
-import { isCacheInput } from '../past-inputs.ts'
 import type { ReferenceRun } from './add-caches.ts'
 import {
   type AttentionLayer,

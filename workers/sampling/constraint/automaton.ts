@@ -1,4 +1,5 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import type { GrammarSurvey } from './dead-ends.ts'
 import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'

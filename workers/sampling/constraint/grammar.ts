@@ -1,4 +1,4 @@
-import { WorkBudget } from '../../preparation/work-budget.ts'
+import { WorkBudget } from '#workers/preparation/work-budget.ts'
 
 /** The texts of a grammar, as a tree over bytes; references make it recursive. */
 export type Grammar =

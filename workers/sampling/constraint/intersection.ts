@@ -1,5 +1,6 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
-import { BudgetExceededError } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+import { BudgetExceededError } from '#workers/preparation/work-budget.ts'
+
 import type { AutomatonState } from './automaton.ts'
 import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'

@@ -1,6 +1,6 @@
 import { failure } from '#shared/errors.ts'
+import { BudgetExceededError, type WorkBudget } from '#workers/preparation/work-budget.ts'
 
-import { BudgetExceededError, type WorkBudget } from '../../preparation/work-budget.ts'
 import { surveyGrammar } from './dead-ends.ts'
 import { type Grammar, GrammarBuilder } from './grammar.ts'
 import { withoutIdleKeywords } from './idle-keywords.ts'

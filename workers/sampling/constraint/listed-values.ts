@@ -1,4 +1,5 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import { Automaton, type AutomatonState } from './automaton.ts'
 import type { Grammar } from './grammar.ts'
 import { isWithin } from './number-range.ts'

@@ -1,4 +1,5 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import type { Grammar } from './grammar.ts'
 import type { Intersections } from './intersection.ts'
 import type { JsonGrammar } from './json-grammar.ts'

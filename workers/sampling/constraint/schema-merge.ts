@@ -1,4 +1,4 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 
 /** The keywords of one schema that constrain its values, without annotations. */
 export type Schema = Readonly<Record<string, unknown>>

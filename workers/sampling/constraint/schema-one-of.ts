@@ -1,4 +1,5 @@
-import type { WorkBudget } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import { canonicalText } from './listed-values.ts'
 import { commonTypes, type Schema, typesOf } from './schema-merge.ts'
 

@@ -1,7 +1,7 @@
 import { GraphView } from '#workers/graph/graph-view.ts'
 import type { Graph, GraphNode } from '#workers/graph/model.ts'
+import { type GraphWriter, intOf } from '#workers/training/graph-writer.ts'
 
-import { type GraphWriter, intOf } from '../graph-writer.ts'
 import { GradientContext, untrainable } from './gradient-context.ts'
 import { findRule } from './rules.ts'
 

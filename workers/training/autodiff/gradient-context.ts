@@ -1,8 +1,8 @@
 import { failure } from '#shared/errors.ts'
 import type { GraphView } from '#workers/graph/graph-view.ts'
 import { type GraphNode, int } from '#workers/graph/model.ts'
+import { type GraphWriter, operatorKey } from '#workers/training/graph-writer.ts'
 
-import { type GraphWriter, operatorKey } from '../graph-writer.ts'
 import { TensorShapes } from './tensor-shapes.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { GraphNode } from '#workers/graph/model.ts'
+import { floatOf, intOf } from '#workers/training/graph-writer.ts'
 
-import { floatOf, intOf } from '../graph-writer.ts'
 import { type GradientContext, type GradientRule, untrainable } from './gradient-context.ts'
 
 /** Rules of normalizations over the last axis. */

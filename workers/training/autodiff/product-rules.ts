@@ -1,6 +1,6 @@
 import { float, type GraphNode, int } from '#workers/graph/model.ts'
+import { floatOf, intOf } from '#workers/training/graph-writer.ts'
 
-import { floatOf, intOf } from '../graph-writer.ts'
 import type { GradientContext, GradientRule } from './gradient-context.ts'
 
 /** Rules of products of matrices. */

@@ -1,6 +1,6 @@
 import { type GraphNode, int } from '#workers/graph/model.ts'
+import { intOf } from '#workers/training/graph-writer.ts'
 
-import { intOf } from '../graph-writer.ts'
 import { type GradientContext, type GradientRule, untrainable } from './gradient-context.ts'
 
 /** Rules of operators over an axis. */

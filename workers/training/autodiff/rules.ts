@@ -1,6 +1,6 @@
 import type { GraphNode } from '#workers/graph/model.ts'
+import { operatorKey } from '#workers/training/graph-writer.ts'
 
-import { operatorKey } from '../graph-writer.ts'
 import { ELEMENTWISE_RULES } from './elementwise-rules.ts'
 import type { GradientRule } from './gradient-context.ts'
 import { NORM_RULES } from './norm-rules.ts'

@@ -1,6 +1,6 @@
 import { type GraphNode, int, ints } from '#workers/graph/model.ts'
+import { intOf } from '#workers/training/graph-writer.ts'
 
-import { intOf } from '../graph-writer.ts'
 import { type GradientContext, type GradientRule, untrainable } from './gradient-context.ts'
 
 /** Beyond every axis, as ONNX writes the end of a slice that is open. */

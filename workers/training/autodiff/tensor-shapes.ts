@@ -1,7 +1,6 @@
 import type { GraphView } from '#workers/graph/graph-view.ts'
 import type { GraphNode } from '#workers/graph/model.ts'
-
-import { intOf, operatorKey } from '../graph-writer.ts'
+import { intOf, operatorKey } from '#workers/training/graph-writer.ts'
 
 /** A size: a whole number times symbols such as `batch_size`. */
 interface Size {

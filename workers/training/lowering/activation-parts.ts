@@ -1,6 +1,5 @@
 import type { GraphNode } from '#workers/graph/model.ts'
-
-import { floatOf, type GraphWriter, type Parts } from '../graph-writer.ts'
+import { floatOf, type GraphWriter, type Parts } from '#workers/training/graph-writer.ts'
 
 /** Activations as functions that every operator set has. */
 export const ACTIVATION_PARTS: Readonly<Record<string, Parts>> = {

@@ -7,9 +7,8 @@ import {
   ints,
   makeValue,
 } from '#workers/graph/model.ts'
-
-import { untrainable } from '../autodiff/gradient-context.ts'
-import { floatOf, GraphWriter, intOf, type Parts } from '../graph-writer.ts'
+import { untrainable } from '#workers/training/autodiff/gradient-context.ts'
+import { floatOf, GraphWriter, intOf, type Parts } from '#workers/training/graph-writer.ts'
 
 /** Number of each token's position within its text, and of its text within its row. */
 const POSITION_IDS = 'position_ids'

@@ -1,6 +1,5 @@
 import { float, type GraphNode } from '#workers/graph/model.ts'
-
-import { floatOf, type GraphWriter, type Parts } from '../graph-writer.ts'
+import { floatOf, type GraphWriter, type Parts } from '#workers/training/graph-writer.ts'
 
 /** Where the operators give the sum of their two inputs. */
 const SUM_OUTPUT = 3

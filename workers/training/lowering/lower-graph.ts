@@ -1,8 +1,8 @@
 import { withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import type { Graph } from '#workers/graph/model.ts'
+import { type GraphWriter, operatorKey, type Parts } from '#workers/training/graph-writer.ts'
 
-import { type GraphWriter, operatorKey, type Parts } from '../graph-writer.ts'
 import { ACTIVATION_PARTS } from './activation-parts.ts'
 import { createAttentionParts } from './attention-parts.ts'
 import { FUSED_NORM_PARTS } from './fused-norm-parts.ts'

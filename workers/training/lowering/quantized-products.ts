@@ -1,9 +1,8 @@
 import type { GraphView } from '#workers/graph/graph-view.ts'
 import { type Attribute, type GraphNode, int, ints } from '#workers/graph/model.ts'
 import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
-
-import { untrainable } from '../autodiff/gradient-context.ts'
-import { type GraphWriter, intOf, type Parts } from '../graph-writer.ts'
+import { untrainable } from '#workers/training/autodiff/gradient-context.ts'
+import { type GraphWriter, intOf, type Parts } from '#workers/training/graph-writer.ts'
 
 const FLOAT = { attributes: { to: int(1) } }
 

@@ -6,13 +6,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { type AdapterLibrary, openAdapterLibrary } from '#workers/adapters/adapter-library.ts'
 import { fitAdapter } from '#workers/adapters/fit-adapter.ts'
 import { findLinearModules, type LinearModule } from '#workers/adapters/target-modules.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
-
-import { MODELS } from '../engine/generate.ts'
 
 const ADAPTERS = join(import.meta.dirname, '../../../fixtures/adapters')
 const PLAIN = join(ADAPTERS, 'llama/plain')

@@ -4,13 +4,12 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { generate, MODELS } from '#test/unit/workers/engine/generate.ts'
 import { mergeAdapter } from '#workers/adapters/merge-adapter.ts'
 import { readPeftAdapter } from '#workers/adapters/peft-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
-
-import { generate, MODELS } from '../engine/generate.ts'
 
 const ADAPTERS = join(import.meta.dirname, '../../../fixtures/adapters')
 const root = mkdtempSync(join(tmpdir(), 'millrace-merged-'))

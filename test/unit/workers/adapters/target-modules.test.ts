@@ -2,12 +2,11 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { findLinearModules, moduleKey } from '#workers/adapters/target-modules.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { makeModel, makeNode, makeValue } from '#workers/graph/model.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
-
-import { MODELS } from '../engine/generate.ts'
 
 const LLAMA = [
   ...['self_attn.q_proj 32x64', 'self_attn.k_proj 32x32', 'self_attn.v_proj 32x32'],

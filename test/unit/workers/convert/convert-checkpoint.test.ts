@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { generate } from '#test/unit/workers/engine/generate.ts'
 import { readWeights } from '#workers/adapters/read-weights.ts'
 import { findLinearModules } from '#workers/adapters/target-modules.ts'
 import { convertCheckpoint } from '#workers/convert/convert-checkpoint.ts'
@@ -16,7 +17,6 @@ import { readSafetensors, type StoredTensor } from '#workers/tensor/safetensors.
 import { loadTextModel } from '#workers/text/text-model.ts'
 import { readTrainingGraph } from '#workers/training/run-training.ts'
 
-import { generate } from '../engine/generate.ts'
 import { type Config, changeConfig, changeTensors, openCheckpoints } from './checkpoint-folders.ts'
 
 const { root, copyOf, newFolder, convert } = openCheckpoints()

@@ -5,13 +5,13 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { generate, greedy } from '#test/unit/workers/engine/generate.ts'
 import { convertCheckpoint } from '#workers/convert/convert-checkpoint.ts'
 import { WEIGHT_FORMS } from '#workers/convert/weight-forms.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
-import { generate, greedy } from '../engine/generate.ts'
 import { CHECKPOINTS, type FormName } from './checkpoint-folders.ts'
 
 /** Outputs of transformers (see `source` inside), made by test/fixtures/build-models.py. */

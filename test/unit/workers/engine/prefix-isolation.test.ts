@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
 
+import { BASE, text as llama } from '#test/unit/workers/processors/completion-job.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 
-import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'
 import { AS_EXPORTED, closeEngines, makePrompt, openEngine } from './open-engine.ts'
 

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { ancestryOf, sorted, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match } from '#workers/graph/match.ts'
@@ -21,8 +22,6 @@ import {
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
-
-import { MODELS } from '../engine/generate.ts'
 
 let folder: string
 let runtime: Runtime

@@ -16,6 +16,7 @@ import { basename, dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { fixtureFolder } from '#test/unit/workers/text/model-folders.ts'
 import { openCtc } from '#workers/audio/ctc.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
@@ -26,8 +27,6 @@ import { verifyFolder } from '#workers/models/manifest.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { readSafetensors } from '#workers/tensor/safetensors.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
-
-import { fixtureFolder } from '../text/model-folders.ts'
 
 const CLOCK = { now: () => 0, monotonic: () => 0 }
 const root = mkdtempSync(join(tmpdir(), 'millrace-hostile-files-'))

@@ -13,15 +13,14 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { generate } from '#test/unit/workers/engine/generate.ts'
+import { CONFIG, fixtureFolder, readJson } from '#test/unit/workers/text/model-folders.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { mayBacktrackExponentially } from '#workers/models/tokenizer-limits.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel, renderChat } from '#workers/text/text-model.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
-
-import { generate } from '../engine/generate.ts'
-import { CONFIG, fixtureFolder, readJson } from '../text/model-folders.ts'
 
 const CLOCK = { now: () => 0, monotonic: () => 0 }
 const root = mkdtempSync(join(tmpdir(), 'millrace-hostile-'))

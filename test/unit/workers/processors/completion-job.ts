@@ -7,13 +7,12 @@ import type {
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
+import { fixtureFolder } from '#test/unit/workers/text/model-folders.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import type { TextModel } from '#workers/text/text-model.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
-
-import { fixtureFolder } from '../text/model-folders.ts'
 
 export const text: TextModel = await loadTextModel(fixtureFolder('llama'), systemClock)
 

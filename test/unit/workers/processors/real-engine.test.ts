@@ -4,13 +4,13 @@ import { afterAll, describe, expect, it } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
+import { fixtureFolder } from '#test/unit/workers/text/model-folders.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { preparePrompt } from '#workers/processors/completion-prompt.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
-import { fixtureFolder } from '../text/model-folders.ts'
 import { BASE, runJob, textOf } from './completion-job.ts'
 
 const runtime = openRuntime()

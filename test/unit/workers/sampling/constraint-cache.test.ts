@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 
+import { fixtureTokenizer } from '#test/unit/workers/text/model-folders.ts'
 import { ConstraintCache } from '#workers/sampling/constraint/constraint-cache.ts'
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
-import { fixtureTokenizer } from '../text/model-folders.ts'
 import { writeAtRandom } from './random-json.ts'
 
 const END = 2

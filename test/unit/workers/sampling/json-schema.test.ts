@@ -1,9 +1,9 @@
 import Schema from 'typebox/schema'
 import { describe, expect, it } from 'vitest'
 
+import { fixtureTokenizer } from '#test/unit/workers/text/model-folders.ts'
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
-import { fixtureTokenizer } from '../text/model-folders.ts'
 import { accepts, constrain, writeAtRandom } from './random-json.ts'
 
 const { pieces, findTokenId } = fixtureTokenizer('llama')

@@ -1,9 +1,8 @@
+import { fixtureTokenizer } from '#test/unit/workers/text/model-folders.ts'
 import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
 import { ConstraintFactory } from '#workers/sampling/constraint/token-constraint.ts'
 import { buildTokenTrie } from '#workers/sampling/constraint/token-trie.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
-
-import { fixtureTokenizer } from '../text/model-folders.ts'
 
 const END = 2
 const STEPS_MAX = 600

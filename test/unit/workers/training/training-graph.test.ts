@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
@@ -10,8 +11,6 @@ import type { Layout } from '#workers/training/batches.ts'
 import { LossModel } from '#workers/training/loss-model.ts'
 import { MatrixLayout } from '#workers/training/matrices.ts'
 import { readTrainingGraph } from '#workers/training/run-training.ts'
-
-import { MODELS } from '../engine/generate.ts'
 
 const SHAPE = { rank: 2, alpha: 4 }
 const TEXTS = [

@@ -9,14 +9,13 @@ import type { TrainingProgress, TrainingResult } from '#shared/contracts/trainin
 import { CancelledError } from '#shared/errors.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { readObject } from '#shared/storage/object-store.ts'
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { readPeftAdapter } from '#workers/adapters/peft-files.ts'
 import type { JobReplies } from '#workers/processors/processor-row.ts'
 import { processTraining } from '#workers/processors/training.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 import { tokenizeExample } from '#workers/training/examples.ts'
-
-import { MODELS } from '../engine/generate.ts'
 
 const EPOCHS = 4
 const STEPS = 8
