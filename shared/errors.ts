@@ -38,7 +38,11 @@ export interface FailureDetails {
   readonly cause?: unknown
 }
 
-/** An expected failure whose message is safe to show to the client. */
+// Messages and fields may quote the request, which may have megabytes.
+const MESSAGE_CHARACTERS_MAX = 4000
+const PARAM_CHARACTERS_MAX = 500
+
+/** An expected failure whose message is safe to show to the client; a long one is shortened. */
 export class ServiceError extends Error {
   readonly kind: ErrorKind
   readonly code: string | undefined
@@ -48,11 +52,11 @@ export class ServiceError extends Error {
   readonly shouldRetry: boolean | undefined
 
   constructor(kind: ErrorKind, message: string, details: FailureDetails = {}) {
-    super(message, { cause: details.cause })
+    super(shortened(message, MESSAGE_CHARACTERS_MAX), { cause: details.cause })
     this.name = 'ServiceError'
     this.kind = kind
     this.code = details.code
-    this.param = details.param
+    this.param = details.param && shortened(details.param, PARAM_CHARACTERS_MAX)
     this.openaiType = details.openaiType
     this.retryAfterSeconds = details.retryAfterSeconds ?? (kind === 'deadline' ? 1 : undefined)
     this.shouldRetry = details.shouldRetry
@@ -61,6 +65,10 @@ export class ServiceError extends Error {
   get status(): number {
     return ERROR_KINDS[this.kind].status
   }
+}
+
+function shortened(text: string, charactersMax: number): string {
+  return text.length > charactersMax ? `${text.slice(0, charactersMax).toWellFormed()}…` : text
 }
 
 /** The client disconnected; never rendered, never retried. */

@@ -30,6 +30,17 @@ describe('a failure', () => {
     })
   })
 
+  it('shortens what it quotes of a large request', () => {
+    const error = failure.invalidRequest(`unknown type ${'😀'.repeat(1_000_000)}`, {
+      param: `response_format.${'a'.repeat(1_000_000)}`,
+    })
+    expect(error.message).toMatch(/^unknown type 😀.*…$/u)
+    expect(error.message.length).toBeLessThanOrEqual(4001)
+    expect(error.message.isWellFormed()).toBe(true)
+    expect(error.param?.length).toBe(501)
+    expect(fromWireError(toWireError(error))).toEqual(error)
+  })
+
   it('never sends its cause or an unknown message across the wire', () => {
     const known = toWireError(failure.upstream('mail failed', { cause: new Error('secret host') }))
     expect(JSON.stringify(known)).not.toContain('secret')
