@@ -13,8 +13,8 @@ import { presentKeyLimits } from './key-limits.ts'
 import type { Caller } from './request-context.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
-// A revoked key must stop within a second, so no result is cached for longer.
-const TRUST_MS = 900
+/** A revoked key must stop within a second, so no result is trusted for longer. */
+export const TRUST_MS = 900
 // While the database is unavailable, recently seen keys stay valid.
 const TRUST_WITHOUT_DATABASE_MS = 10 * 60_000
 // A database that does not answer within this time counts as unavailable.
@@ -144,9 +144,7 @@ function callerOfUser(access: UserAccess, organization: string | undefined): Cal
       ? access.organizations[0]
       : access.organizations.find(({ id }) => id === organization)
   if (chosen === undefined && organization !== undefined) {
-    throw failure.unauthenticated(`No such organization: ${organization.slice(0, 64)}.`, {
-      code: 'invalid_organization',
-    })
+    throw notAMember(organization)
   }
   if (chosen === undefined) {
     throw failure.unauthenticated('You must be a member of an organization to use the API.')
@@ -160,6 +158,13 @@ function callerOfUser(access: UserAccess, organization: string | undefined): Cal
     modelIds: null,
     expiresAtMs: null,
   }
+}
+
+/** The user of a request is no member of the organization that it is for. */
+export function notAMember(id: string): ServiceError {
+  return failure.unauthenticated(`No such organization: ${id.slice(0, 64)}.`, {
+    code: 'invalid_organization',
+  })
 }
 
 interface CachedKey {

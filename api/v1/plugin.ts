@@ -13,9 +13,9 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { type AllowedMethods, methodNotAllowed, watchMethods } from './allowed-methods.ts'
-import { type CredentialServices, createAuthenticate } from './credentials.ts'
+import { type CredentialServices, createAuthenticate, notAMember, TRUST_MS } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
-import { requireCreator, requireScope } from './request-context.ts'
+import { type Caller, requireCreator, requireScope } from './request-context.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'
 
@@ -73,9 +73,13 @@ export function v1Plugin(
   }
 }
 
-/** Authenticates every request before its body is read, and sets the headers about the caller. */
+/**
+ * Authenticates every request before its body is read, and sets the headers about the caller. If
+ * the body takes longer than a credential is trusted, the request is authenticated again after it:
+ * a revoked key must not act by requests that it began before.
+ */
 function addCredentials(app: FastifyInstance, services: V1Services): void {
-  const authenticate = createAuthenticate(services)
+  const identify = createIdentify(services)
   app.addHook('onRoute', ({ url, config }) => {
     if (config?.scope === undefined) throw new Error(`the route ${url} states no scope`)
   })
@@ -93,21 +97,18 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       request.context.onUse = (use) => stored.noteUse(use)
       return
     }
-    const organization = request.headers['openai-organization']
-    const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
-    const caller = await authenticate({
-      authorization: credentialOf(request),
-      organization:
-        typeof organization === 'string' && organization !== '' ? organization : undefined,
-      network: networkOf(request),
-      outlasts,
-    })
+    const caller = await identify(request, scope)
     reportIgnored(request, ignoredHeaders(request, caller.organizationId))
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
-    requireScope(caller, scope)
-    if (outlasts) await requireCreator(services.apiKeys, caller)
-    request.context.caller = caller
+  })
+  app.addHook('preValidation', async (request) => {
+    const { scope } = request.routeOptions.config
+    const { caller, identifiedAtMs } = request.context
+    if (scope === undefined || caller === undefined || identifiedAtMs === undefined) return
+    if (services.clock.monotonic() - identifiedAtMs < TRUST_MS) return
+    const { organizationId } = await identify(request, scope)
+    if (organizationId !== caller.organizationId) throw notAMember(caller.organizationId)
   })
   for (const gate of services.gates ?? []) {
     app.addHook('preValidation', async (request, reply) => {
@@ -127,6 +128,27 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     writeIgnoredHeader(reply)
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
   })
+}
+
+/** Sets the caller of a request by its credential. Throws unless the scope permits the request. */
+function createIdentify(services: V1Services) {
+  const authenticate = createAuthenticate(services)
+  return async (request: FastifyRequest, scope: RequiredScope): Promise<Caller> => {
+    const identifiedAtMs = services.clock.monotonic()
+    const organization = request.headers['openai-organization']
+    const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
+    const caller = await authenticate({
+      authorization: credentialOf(request),
+      organization:
+        typeof organization === 'string' && organization !== '' ? organization : undefined,
+      network: networkOf(request),
+      outlasts,
+    })
+    requireScope(caller, scope)
+    if (outlasts) await requireCreator(services.apiKeys, caller)
+    Object.assign(request.context, { caller, identifiedAtMs })
+    return caller
+  }
 }
 
 /**

@@ -18,6 +18,8 @@ import type { RequiredScope } from './scopes.ts'
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
+  /** Monotonic milliseconds of the last check of the credential; absent for stored requests. */
+  identifiedAtMs?: number
   /** Set by the guard of the console. */
   administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */

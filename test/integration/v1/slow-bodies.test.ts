@@ -1,0 +1,90 @@
+import { once } from 'node:events'
+import { request as openRequest } from 'node:http'
+import { json } from 'node:stream/consumers'
+
+import { afterEach, expect } from 'vitest'
+
+import { registerKeys } from '#api/inference/keys.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import { systemClock } from '#shared/clock.ts'
+import { openApiKeys } from '#shared/db/api-keys.ts'
+import type { Database } from '#shared/db/client.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close()
+})
+
+/** The endpoints of API keys, with a clock that the test moves. */
+async function openKeys(database: Database) {
+  let aheadMs = 0
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs }
+  const stored = openApiKeys(database.db, organizationTables(''))
+  const lookedUp = Promise.withResolvers<void>()
+  const apiKeys: typeof stored = {
+    ...stored,
+    async findBySecretHash(sha256) {
+      const key = await stored.findBySecretHash(sha256)
+      lookedUp.resolve()
+      return key
+    },
+  }
+  const services = { apiKeys, clock, config: {}, note: () => {} } as unknown as InferenceServices
+  const surface = async (app: Parameters<typeof registerKeys>[0]) => registerKeys(app, services)
+  const opened = await openV1App(database, [surface], { apiKeys, clock })
+  closers.push(() => opened.app.close())
+  return {
+    ...opened,
+    apiKeys,
+    /** Resolves when the first credential was looked up. */
+    lookedUp: lookedUp.promise,
+    advance: (ms: number) => {
+      aheadMs += ms
+    },
+  }
+}
+
+/** A request that has sent its headers and a part of its body. */
+function openSlowRequest(url: string, secret: string, body: object) {
+  const bytes = Buffer.from(JSON.stringify(body))
+  const outgoing = openRequest(url, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${secret}`,
+      'content-type': 'application/json',
+      'content-length': bytes.length,
+    },
+  })
+  outgoing.write(bytes.subarray(0, 1))
+  return async () => {
+    const answered = once(outgoing, 'response')
+    outgoing.end(bytes.subarray(1))
+    const [answer] = await answered
+    return { status: answer.statusCode, body: await json(answer) }
+  }
+}
+
+it('refuses a request whose key was revoked before its body arrived', async ({ database }) => {
+  const { base, key, apiKeys, lookedUp, advance } = await openKeys(database)
+  const [revoked] = await apiKeys.list('org-one')
+  const finish = openSlowRequest(`${base}/v1/api_keys`, key, { name: 'for later' })
+  await lookedUp
+  expect(await apiKeys.revoke('org-one', revoked?.id ?? '')).toBe(true)
+  advance(1000)
+  expect(await finish()).toMatchObject({
+    status: 401,
+    body: { error: { code: 'invalid_api_key' } },
+  })
+  expect(await apiKeys.list('org-one')).toEqual([])
+})
+
+it('accepts a slow body of a valid key', async ({ database }) => {
+  const { base, key, lookedUp, advance } = await openKeys(database)
+  const finish = openSlowRequest(`${base}/v1/api_keys`, key, { name: 'slow' })
+  await lookedUp
+  advance(1000)
+  expect(await finish()).toMatchObject({ status: 200, body: { name: 'slow' } })
+})
