@@ -173,6 +173,7 @@ async function startOurs(folder: string, redisUrl: string, databaseUrl: string):
     ...UNLIMITED,
     AUTH_MAILER_AUTOCONFIRM: 'true',
     MILLRACE_SESSION_REFRESHES_PER_HOUR: '0',
+    MILLRACE_USER_CHANGES_PER_HOUR: '0',
   }
   const script = join(import.meta.dirname, '../launcher/cli.ts')
   return { child: spawnQuiet(process.execPath, [script, 'api'], env), url: urlOf(port) }

@@ -140,6 +140,7 @@ async function run(services: AuthServices, row: Route, request: FastifyRequest):
   const guard = row.guard === 'public' && row.needsUser(body, query) ? 'user' : row.guard
   const caller = guard === 'public' ? undefined : await admit(services, request, guard)
   if (request.validationError !== undefined) throw request.validationError
+  if (caller?.kind === 'user') await takeChange(services, row, caller.user.id)
   const claims = caller?.claims ?? (await findClaims(services, request))
   if (row.captcha(body, query) && !(await isAdmin(services, claims))) {
     await checkCaptcha(services, request)
@@ -164,6 +165,15 @@ async function takeLimit(
   const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
   if (client !== '') return services.limits.takeRequest(limit, bucket, client)
   await services.limits.takeRequest(limit, `network ${bucket}`, networkOf(request), NETWORK_SHARE)
+}
+
+// Each change of a user adds an entry to the audit log, and some store other rows. A thief of an
+// access token must not keep its user from ending the session, so sign-outs count by themselves.
+async function takeChange(services: AuthServices, row: Route, userId: string): Promise<void> {
+  const isRead = row.method === 'GET' && !row.writes
+  if (isRead || services.config.rateLimits.userChanges.count === 0) return
+  const bucket = row.path === '/logout' ? 'sign-outs' : 'changes'
+  await services.limits.takeRequest('userChanges', bucket, userId)
 }
 
 /** Many people may share the address of a network, so it has the limits of this many clients. */

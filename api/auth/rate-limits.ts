@@ -13,7 +13,7 @@ export interface RateLimitRedis {
   ): Promise<unknown>
 }
 
-/** Limits per client; each route has its own bucket. */
+/** Limits per client, or user; each route has its own bucket. */
 const REQUEST_LIMITS = [
   'tokenRefresh',
   'verify',
@@ -21,6 +21,7 @@ const REQUEST_LIMITS = [
   'anonymousUsers',
   'mfaChallengeAndVerify',
   'passkey',
+  'userChanges',
 ] as const
 
 /** The name of a limit per client. */

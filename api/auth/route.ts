@@ -38,6 +38,8 @@ interface RouteRow<G extends Guard, B, Q, P> {
    * without a configured header.
    */
   readonly storesForVisitors?: boolean
+  /** Whether a GET request stores rows, so that it counts as a change of its user. */
+  readonly writes?: boolean
   /** Whether a CAPTCHA is required, if CAPTCHAs are enabled. */
   readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
   readonly body?: B
@@ -59,6 +61,7 @@ export interface Route {
   readonly needsUser: (body: unknown, query: unknown) => boolean
   readonly limit: ((body: unknown) => RequestLimit) | undefined
   readonly storesForVisitors: boolean
+  readonly writes: boolean
   readonly captcha: (body: unknown, query: unknown) => boolean
   readonly body: TSchema | undefined
   readonly isBodyOptional: boolean
@@ -87,6 +90,7 @@ export function route<
         ? undefined
         : (body) => (typeof limit === 'function' ? limit(body as Value<B>) : limit),
     storesForVisitors: row.storesForVisitors ?? false,
+    writes: row.writes ?? false,
     captcha: (body, query) =>
       typeof captcha === 'function' ? captcha(body as Value<B>, query as Value<Q>) : captcha,
     body: row.body,

@@ -36,6 +36,8 @@ export interface RateLimitsConfig {
   readonly anonymousUsers: RateLimit
   readonly mfaChallengeAndVerify: RateLimit
   readonly passkey: RateLimit
+  /** Changes of one user; a count of 0 sets no limit. */
+  readonly userChanges: RateLimit
   /** Wrong guesses after which a one-time code is void. */
   readonly otpAttemptsMax: number
   readonly guesses: GuessesConfig
@@ -44,6 +46,8 @@ export interface RateLimitsConfig {
 const MINUTE = 60
 const HOUR = 3600
 const BURST = 30
+/** Changes that one user makes at once, as when a client saves every step of a form. */
+const CHANGES_BURST = 100
 
 /** Reads the rate limits. */
 export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
@@ -98,6 +102,16 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
       'each of enrollments, challenges and verifications of second factors per minute',
       { count: 15, windowSeconds: MINUTE },
     ),
+    userChanges: {
+      count: env.int('MILLRACE_USER_CHANGES_PER_HOUR', {
+        about:
+          'changes of one user per hour, such as of metadata, second factors and passkeys, from all clients; 0 sets no limit',
+        fallback: 1000,
+        max: 100_000,
+      }),
+      windowSeconds: HOUR,
+      burst: CHANGES_BURST,
+    },
     otpAttemptsMax: env.int('MILLRACE_OTP_ATTEMPTS_MAX', {
       about: 'wrong guesses after which a one-time code is void',
       fallback: 10,
