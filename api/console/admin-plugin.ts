@@ -49,7 +49,12 @@ export function adminPlugin(services: AdminServices): FastifyPluginAsync {
     })
     await app.register(async (guarded) => {
       registerPageHeaders(guarded, { usesMicrophone: false })
-      guarded.addHook('onRequest', createConsoleHook(services.guard, showSignIn))
+      const admit = createConsoleHook(services.guard, showSignIn)
+      guarded.addHook('onRequest', admit)
+      // The body of an action may arrive minutes after its headers.
+      guarded.addHook('preValidation', async (request, reply) =>
+        request.method === 'GET' ? undefined : admit(request, reply),
+      )
       registerOverview(guarded, services, assets)
       registerPages(guarded, assets)
       await guarded.register(

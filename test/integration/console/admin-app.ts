@@ -3,6 +3,7 @@ import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import { Redis } from 'ioredis'
 
 import { adminPlugin } from '#api/console/admin-plugin.ts'
+import type { ConsoleArea } from '#api/console/api.ts'
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { SeriesLog } from '#api/console/series-log.ts'
@@ -44,6 +45,7 @@ export async function openAdminApp(options: {
   readonly administrators?: ReadonlyMap<string, string>
   readonly checkPassword?: CheckPassword
   readonly slowMs?: number
+  readonly areas?: readonly ConsoleArea[]
   readonly more?: readonly Surface[]
 }): Promise<AdminApp> {
   const { redisUrl, keyPrefix, administrators = new Map(), slowMs = 5000 } = options
@@ -80,7 +82,7 @@ export async function openAdminApp(options: {
           queueOf: () => queue,
           workers: () => listWorkers(redis, keys),
           incidents: () => incidents.read(),
-          areas: [],
+          areas: options.areas ?? [],
           audit: async () => {},
           series,
           outbox: async () => ({ waiting: 0, failing: 0 }),

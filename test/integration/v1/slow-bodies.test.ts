@@ -1,7 +1,3 @@
-import { once } from 'node:events'
-import { request as openRequest } from 'node:http'
-import { json } from 'node:stream/consumers'
-
 import { afterEach, expect } from 'vitest'
 
 import { registerKeys } from '#api/inference/keys.ts'
@@ -11,6 +7,7 @@ import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
+import { openSlowRequest } from '#test/support/slow-body.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
 const closers: (() => unknown)[] = []
@@ -47,30 +44,14 @@ async function openKeys(database: Database) {
   }
 }
 
-/** A request that has sent its headers and a part of its body. */
-function openSlowRequest(url: string, secret: string, body: object) {
-  const bytes = Buffer.from(JSON.stringify(body))
-  const outgoing = openRequest(url, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${secret}`,
-      'content-type': 'application/json',
-      'content-length': bytes.length,
-    },
-  })
-  outgoing.write(bytes.subarray(0, 1))
-  return async () => {
-    const answered = once(outgoing, 'response')
-    outgoing.end(bytes.subarray(1))
-    const [answer] = await answered
-    return { status: answer.statusCode, body: await json(answer) }
-  }
-}
-
 it('refuses a request whose key was revoked before its body arrived', async ({ database }) => {
   const { base, key, apiKeys, lookedUp, advance } = await openKeys(database)
   const [revoked] = await apiKeys.list('org-one')
-  const finish = openSlowRequest(`${base}/v1/api_keys`, key, { name: 'for later' })
+  const finish = openSlowRequest(
+    `${base}/v1/api_keys`,
+    { authorization: `Bearer ${key}` },
+    { name: 'for later' },
+  )
   await lookedUp
   expect(await apiKeys.revoke('org-one', revoked?.id ?? '')).toBe(true)
   advance(1000)
@@ -83,7 +64,11 @@ it('refuses a request whose key was revoked before its body arrived', async ({ d
 
 it('accepts a slow body of a valid key', async ({ database }) => {
   const { base, key, lookedUp, advance } = await openKeys(database)
-  const finish = openSlowRequest(`${base}/v1/api_keys`, key, { name: 'slow' })
+  const finish = openSlowRequest(
+    `${base}/v1/api_keys`,
+    { authorization: `Bearer ${key}` },
+    { name: 'slow' },
+  )
   await lookedUp
   advance(1000)
   expect(await finish()).toMatchObject({ status: 200, body: { name: 'slow' } })
