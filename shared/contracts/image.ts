@@ -28,7 +28,8 @@ export type ImageInput = Common &
         readonly prompt: string
         readonly imageKey: string
         /**
-         * Transparent areas of the mask are regenerated; without a mask, those of the image itself.
+         * Transparent areas of the mask are regenerated; without a mask, those of the image itself,
+         * or all of an image without an alpha channel.
          */
         readonly maskKey?: string
         readonly strength?: number

@@ -124,13 +124,13 @@ async function readSource(
   if (input.task === 'variation') {
     return { pixels: start, strength: input.strength ?? defaultStrength(pipeline, input) }
   }
-  const masking = await openMask(storage, input, image)
+  const maskAt = await openMask(storage, input, image)
   const original = await image.coloursAt(input)
-  const pasteMask = await masking.transparencyAt(input)
+  const pasteMask = await maskAt(input)
   if (input.maskKey === undefined && !pasteMask.data.includes(1)) throw nothingToRedraw()
   return {
     pixels: start,
-    mask: await masking.transparencyAt(size),
+    mask: await maskAt(size),
     strength: input.strength ?? defaultStrength(pipeline, input),
     paste: (drawn) => pasteBack(drawn, original, pasteMask),
   }
@@ -141,19 +141,28 @@ function defaultStrength({ isRefiner }: DiffusionPipeline, { task }: ImageInput)
   return task === 'edit' ? EDIT_STRENGTH : VARIATION_STRENGTH
 }
 
-/** The image whose transparency marks the area to redraw: the mask, else the image itself. */
+/**
+ * The area to redraw, at any size: the transparency of the mask, else of the image itself; all of
+ * an image without an alpha channel.
+ */
 async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },
   image: SourceImage,
-): Promise<SourceImage> {
-  if (maskKey === undefined) return image
+): Promise<(size: ImageSize) => Promise<RedrawMask>> {
+  if (maskKey === undefined) {
+    return image.hasAlpha ? image.transparencyAt : async (size) => wholeMask(size)
+  }
   const mask = await openImage(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
-  if (mask.width === image.width && mask.height === image.height) return mask
+  if (mask.width === image.width && mask.height === image.height) return mask.transparencyAt
   throw failure.invalidRequest(
     `The mask has ${mask.width}×${mask.height} pixels and the image ${image.width}×${image.height}; they must be of the same size.`,
     { param: 'mask', code: 'invalid_mask' },
   )
+}
+
+function wholeMask({ width, height }: ImageSize): RedrawMask {
+  return { width, height, data: new Uint8Array(width * height).fill(1) }
 }
 
 function refinesOnly(): Error {

@@ -25,7 +25,7 @@ import {
   VARIATION_FIELDS,
   VARIATION_FORM,
 } from './image-request.ts'
-import { inspectImage, maskOf, receiveImage } from './uploaded-image.ts'
+import { checkMask, inspectImage, receiveImage } from './uploaded-image.ts'
 
 // The limit of two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024
@@ -119,9 +119,8 @@ async function editImage(http: Http, services: InferenceServices): Promise<objec
   const fields = parseFields(http.request, EDIT_FIELDS, form.fields)
   const model = await getImageModel(services, callerOf(http.request), fields, 'v1/images/edits')
   const image = await inspectImage(imageOf(form), 'image')
-  const given =
-    form.files.mask === undefined ? undefined : await inspectImage(form.files.mask, 'mask')
-  const mask = await maskOf(image, given)
+  const { mask } = form.files
+  if (mask !== undefined) checkMask(image, await inspectImage(mask, 'mask'))
   return withTemporary(http, services, async (temporary) => {
     const { key: imageKey } = await temporary.put(image.bytes)
     const maskKey = mask === undefined ? undefined : (await temporary.put(mask)).key

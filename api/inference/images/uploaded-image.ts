@@ -49,26 +49,8 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
   return { bytes, format, side: width, isGrey: channels < 3, hasAlpha: hasAlpha === true }
 }
 
-/**
- * The mask of an edit, whose transparent areas are redrawn. Undefined means that the transparent
- * areas of the image are redrawn, or the whole image if it has none. Throws unless the mask fits
- * the image.
- */
-export async function maskOf(
-  image: UploadedImage,
-  mask: UploadedImage | undefined,
-): Promise<Buffer | undefined> {
-  if (mask !== undefined) checkMask(image, mask)
-  if (mask !== undefined || image.hasAlpha) return mask?.bytes
-  const background = { r: 0, g: 0, b: 0, alpha: 0 }
-  const { side } = image
-  const sharp = await loadSharp()
-  return sharp({ create: { width: side, height: side, channels: 4, background } })
-    .png()
-    .toBuffer()
-}
-
-function checkMask(image: UploadedImage, mask: UploadedImage): void {
+/** Throws unless the mask fits the image, whose areas it marks by transparency. */
+export function checkMask(image: UploadedImage, mask: UploadedImage): void {
   if (mask.format !== 'png') throw invalidFormat('Uploaded mask must be a PNG.', 'mask')
   if (mask.side !== image.side) {
     throw invalidFormat(

@@ -180,6 +180,17 @@ describe('editing', () => {
     expect([...changed]).toEqual(['left'])
   })
 
+  it('redraws all of an image without an alpha channel', async () => {
+    const opaque = sharp(await readObject(storage, 'whole', 1e6)).removeAlpha()
+    await storage.put('opaque', await opaque.png().toBuffer())
+    const { images } = await draw({ task: 'edit', prompt: 'a', imageKey: 'opaque' })
+    const drawn = images[0] as Buffer
+    const rows = Array.from({ length: SIDE }, (_, y) => y * SIDE)
+    const isKept = (row: number) =>
+      original.subarray(4 * row, 4 * row + 3).equals(drawn.subarray(3 * row, 3 * row + 3))
+    expect(rows.filter(isKept).length).toBeLessThan(SIDE / 2)
+  })
+
   it.each([
     ['a mask of another size', { imageKey: 'whole', maskKey: 'small' }, 'mask'],
     ['an image without transparency or mask', { imageKey: 'whole' }, 'image'],
