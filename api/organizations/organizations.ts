@@ -40,14 +40,28 @@ export function openOrganizations(
   },
 ) {
   const context = { db, tables, ...options }
-  return { ...openOnes(context), ...openMembers(context) }
+  return {
+    ...openAll(context),
+    /** The same for a caller whose role `permit` finds; its changes are made only while it has it. */
+    permitting: (permit: Permit) => openAll({ ...context, permit }),
+  }
 }
+
+const openAll = (context: Context) => ({ ...openOnes(context), ...openMembers(context) })
+
+/** Reads the roles of users. */
+export type Roles = Pick<ReturnType<typeof openAll>, 'rolesOf' | 'find'>
+
+/** Returns the role of a caller in an organization, or throws. */
+type Permit = (roles: Roles) => Promise<OrganizationRole>
 
 interface Context {
   readonly db: Db
   readonly tables: OrganizationTables
   readonly users: AuthTables['users']
   readonly perUserMax: number
+  /** Absent for the operator, who has every right. */
+  readonly permit?: Permit
 }
 
 function openOnes(context: Context) {
@@ -85,17 +99,15 @@ function openOnes(context: Context) {
       id: string,
       change: Partial<Pick<Organization, 'name' | 'retentionDays'> & Quotas>,
     ): Promise<Organization> {
-      const [found] = await db
-        .update(organizations)
-        .set(change)
-        .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
-        .returning(summaryOf(tables))
-      if (found === undefined) throw noSuchOrganization(id)
-      return found
+      return lock(context, id, async (tx) => {
+        const isIt = eq(organizations.id, id)
+        const updated = tx.update(organizations).set(change).where(isIt)
+        return (await updated.returning(summaryOf(tables)))[0] as Organization
+      })
     },
     /** Deletes its keys and memberships; usage and activities are kept. */
     async remove(id: string): Promise<void> {
-      await change(context, id, async (tx, { personalUserId }) => {
+      await lock(context, id, async (tx, { found: { personalUserId } }) => {
         if (personalUserId !== null) {
           throw failure.conflict("A user's own organization cannot be deleted.", {
             code: 'personal_organization',
@@ -133,15 +145,15 @@ function openMembers(context: Context) {
       role: OrganizationRole,
       work: (tx: Db) => Promise<void> = async () => {},
     ): Promise<Member> => addMember(context, { organizationId: id, userId, role }, work),
-    /** `check` receives the member before the change. */
+    /** `check` receives the member before the change, and the role of the caller. */
     async setRole(
       id: string,
       userId: string,
-      { role, check }: { role: OrganizationRole; check: (member: Member) => void },
+      { role, check }: { role: OrganizationRole; check: CheckMember },
     ): Promise<Member> {
-      return change(context, id, async (tx, found) => {
+      return lock(context, id, async (tx, { found, own }) => {
         const member = await getMember(tx, tables, id, userId)
-        check(member)
+        check(member, own)
         if (role !== 'owner') await mustKeep(tx, tables, found, member)
         await tx
           .update(members)
@@ -153,11 +165,11 @@ function openMembers(context: Context) {
     async removeMember(
       id: string,
       userId: string,
-      { check }: { check: (member: Member) => void },
+      { check }: { check: CheckMember },
     ): Promise<void> {
-      await change(context, id, async (tx, found) => {
+      await lock(context, id, async (tx, { found, own }) => {
         const member = await getMember(tx, tables, id, userId)
-        check(member)
+        check(member, own)
         await mustKeep(tx, tables, found, member)
         await tx.delete(members).where(isMember(tables, id, userId))
       })
@@ -179,7 +191,7 @@ function addMember(
   const { organizationId: id, userId } = membership
   return db.transaction(async (held) => {
     const isUser = await holdUser(held, users, userId)
-    return change({ ...context, db: held }, id, async (tx) => {
+    return lock({ ...context, db: held }, id, async (tx) => {
       if (!isUser) throw noSuchUser(userId)
       await mustFit(tx, tables, id)
       await work(tx)
@@ -211,13 +223,22 @@ const memberOf = ({ members }: OrganizationTables) => ({
 const isMember = ({ members }: OrganizationTables, id: string, userId: string) =>
   and(eq(members.organizationId, id), eq(members.userId, userId))
 
-/** Locks the organization, so that concurrent changes count its owners one after another. */
-async function change<T>(
-  { db, tables }: Context,
+/** Throws unless a caller with this role may change the member. */
+type CheckMember = (member: Member, own: OrganizationRole) => void
+
+/**
+ * Locks the organization, so that concurrent changes count its owners one after another. The role
+ * of the caller is read under the lock, because it may end while the request waits; it is read
+ * before too, so that strangers take no lock.
+ */
+async function lock<T>(
+  context: Context,
   id: string,
-  work: (tx: Db, found: Organization) => Promise<T>,
+  work: (tx: Db, locked: { found: Organization; own: OrganizationRole }) => Promise<T>,
 ): Promise<T> {
+  const { db, tables, permit = async () => 'owner' as const } = context
   const { organizations } = tables
+  await permit(openAll(context))
   return db.transaction(async (tx) => {
     const [found] = await tx
       .select(summaryOf(tables))
@@ -225,7 +246,7 @@ async function change<T>(
       .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
       .for('update')
     if (found === undefined) throw noSuchOrganization(id)
-    return work(tx, found)
+    return work(tx, { found, own: await permit(openAll({ ...context, db: tx })) })
   })
 }
 

@@ -3,13 +3,13 @@ import { MEMBER_SCOPES, SCOPES } from '#api/v1/scopes.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
-import { noSuchOrganization, type Organizations } from './organizations.ts'
+import { noSuchOrganization, type Roles } from './organizations.ts'
 
 const RANKS: Readonly<Record<OrganizationRole, number>> = { member: 0, admin: 1, owner: 2 }
 
 /** The caller's organizations. A key counts as an administrator of its own. */
 export async function rolesOf(
-  organizations: Organizations,
+  organizations: Roles,
   { userId, organizationId }: Caller,
 ): Promise<ReadonlyMap<string, OrganizationRole>> {
   return userId === undefined ? new Map([[organizationId, 'admin']]) : organizations.rolesOf(userId)
@@ -20,7 +20,7 @@ export async function rolesOf(
  * `least`.
  */
 export async function roleIn(
-  organizations: Organizations,
+  organizations: Roles,
   caller: Caller,
   id: string,
   least: OrganizationRole,

@@ -13,6 +13,7 @@ import {
   noSuchOrganization,
   type Organization,
   type Organizations,
+  type Roles,
 } from './organizations.ts'
 import { mayGive, mayTouch, roleIn, rolesOf } from './roles.ts'
 import * as schemas from './schemas.ts'
@@ -50,19 +51,22 @@ export function organizationsPlugin(services: InvitationServices): FastifyPlugin
 
     app.patch('/organizations/:id', { schema: schemas.UPDATE, config: WRITE }, async (request) => {
       const { id } = request.params
-      const role = await roleIn(organizations, callerOf(request), id, 'admin')
       const { name, retention_days: retentionDays } = request.body
       const change = {
         ...(name !== undefined && { name }),
         ...(retentionDays !== undefined && { retentionDays }),
       }
-      return presentOrganization(await organizations.update(id, change), role)
+      const caller = callerOf(request)
+      const permit = (roles: Roles) => roleIn(roles, caller, id, 'admin')
+      const role = await permit(organizations)
+      return presentOrganization(await organizations.permitting(permit).update(id, change), role)
     })
 
     app.delete('/organizations/:id', { schema: schemas.DELETE, config: WRITE }, async (request) => {
       const { id } = request.params
-      await roleIn(organizations, callerOf(request), id, 'owner')
-      await organizations.remove(id)
+      const caller = callerOf(request)
+      const permit = (roles: Roles) => roleIn(roles, caller, id, 'owner')
+      await organizations.permitting(permit).remove(id)
       return { id, object: 'organization' as const, deleted: true as const }
     })
 
@@ -90,13 +94,18 @@ function registerMembers(
       const { id, user_id } = request.params
       const { role } = request.body
       const caller = callerOf(request)
-      const own = await roleIn(organizations, caller, id, 'admin')
-      mayTouch(own, role)
-      const check = (member: Member) => {
+      const permit = async (roles: Roles) => {
+        const own = await roleIn(roles, caller, id, 'admin')
+        mayTouch(own, role)
+        return own
+      }
+      const check = (member: Member, own: OrganizationRole) => {
         mayTouch(own, member.role)
         mayGive(caller, own, { role, from: member.role })
       }
-      const member = await organizations.setRole(id, parseUserId(user_id), { role, check })
+      const member = await organizations
+        .permitting(permit)
+        .setRole(id, parseUserId(user_id), { role, check })
       note(request, memberEvent('Update', 'member.changed', { id, ...member }))
       return presentMember(member)
     },
@@ -111,11 +120,11 @@ function registerMembers(
       const userId = parseUserId(user_id)
       // Every member may leave.
       const isSelf = caller.userId === userId
-      const own = await roleIn(organizations, caller, id, isSelf ? 'member' : 'admin')
-      const check = (member: Member) => {
+      const permit = (roles: Roles) => roleIn(roles, caller, id, isSelf ? 'member' : 'admin')
+      const check = (member: Member, own: OrganizationRole) => {
         if (!isSelf) mayTouch(own, member.role)
       }
-      await organizations.removeMember(id, userId, { check })
+      await organizations.permitting(permit).removeMember(id, userId, { check })
       note(request, memberEvent(isSelf ? 'Leave' : 'Remove', 'member.removed', { id, userId }))
       return { id: userId, object: 'organization.member' as const, deleted: true as const }
     },

@@ -72,7 +72,11 @@ async function parseChange(
   }
   checkAppMetadata(services, request, body)
   await checkAssurance(services, request, {
-    isSensitive: Boolean(body.password) || newEmail !== undefined || newPhone !== undefined,
+    isSensitive:
+      Boolean(body.password) ||
+      newEmail !== undefined ||
+      newPhone !== undefined ||
+      body.app_metadata !== undefined,
   })
   if (user.isAnonymous && body.password && newEmail === undefined && newPhone === undefined) {
     throw authFailure('validation_failed', {

@@ -94,6 +94,16 @@ describe('the identities of a user with a second factor', () => {
   })
 })
 
+it('writes app_metadata of an administrator only in a session that used the second factor', async () => {
+  const { email } = await createUser(server, { role: 'admin' })
+  const strong = await addFactor((await signIn(server, email)).access_token)
+  const { access_token: weak } = await signIn(server, email)
+  const change = (bearer: string) =>
+    call('PUT', '/user', bearer, { app_metadata: { plan: 'unlimited' } })
+  expect((await change(weak)).body.error_code).toBe('insufficient_aal')
+  expect((await change(strong)).body.app_metadata.plan).toBe('unlimited')
+})
+
 it('links no identity when the sessions of its user end while the provider answers', async () => {
   const { email } = await createUser(server)
   const { access_token: bearer } = await signIn(server, email)

@@ -115,6 +115,48 @@ describe('the role of a caller', () => {
   })
 })
 
+describe('a role that ends while a request waits', () => {
+  const CHANGES = [
+    ['PATCH', '/members/{member}', { role: 'owner' }],
+    ['DELETE', '/members/{member}', undefined],
+    ['PATCH', '', { name: 'Taken' }],
+    ['DELETE', '', undefined],
+  ] as const
+
+  it.for(CHANGES)(
+    'does not permit %s /organizations/{id}%s',
+    async ([method, path, body], { database }) => {
+      const surface = await openSurface(database)
+      const { id, people, targets } = await openScene(surface, database)
+      const client = await database.pool.connect()
+      try {
+        await client.query('begin')
+        await client.query('select from organizations where id = $1 for update', [id])
+        const url = `/${id}${path.replace('{member}', targets.member)}`
+        const answer = surface.as(people.owner, method, url, body)
+        await expect.poll(async () => await countWaiting(database)).toBe(1)
+        await client.query(
+          "update organization_members set role = 'member' where organization_id = $1 and user_id = $2",
+          [id, people.owner],
+        )
+        await client.query('commit')
+        expect((await answer).status).toBe(403)
+      } finally {
+        client.release()
+      }
+    },
+  )
+})
+
+/** The statements that wait for a lock. */
+async function countWaiting({ pool }: Parameters<typeof openSurface>[0]): Promise<number> {
+  const { rows } = await pool.query(
+    `select count(*)::int as waiting from pg_stat_activity
+     where datname = current_database() and wait_event_type = 'Lock'`,
+  )
+  return rows[0].waiting
+}
+
 async function openScene(
   { newUser, newKey, newOrganization, join }: Awaited<ReturnType<typeof openSurface>>,
   database: Parameters<typeof openSurface>[0],
