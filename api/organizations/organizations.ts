@@ -42,7 +42,7 @@ export function openOrganizations(
   const context = { db, tables, ...options }
   return {
     ...openAll(context),
-    /** The same for a caller whose role `permit` finds; its changes are made only while it has it. */
+    /** The same for one caller: changes are made only while `permit` returns its role. */
     permitting: (permit: Permit) => openAll({ ...context, permit }),
   }
 }

@@ -17,6 +17,20 @@ const times = (row: SourceRow, now: Date) => ({
   updated_at: row.updated_at ?? now.toISOString(),
 })
 
+const BOUNDS: Readonly<Record<string, string>> = {
+  infinity: '9999-12-31T23:59:59',
+  '-infinity': '1970-01-01T00:00:00',
+}
+
+/** A row with finite times: the server cannot read others, such as a ban until `infinity`. */
+export function boundTimes(row: SourceRow): SourceRow {
+  const entries = Object.entries(row).map(([name, value]) => {
+    const isTime = /_(at|until|after)$/.test(name)
+    return [name, (isTime && BOUNDS[text(value)]) || value]
+  })
+  return Object.fromEntries(entries)
+}
+
 const EMAIL_CHARACTERS_MAX = 255
 const PHONE = /^[1-9][0-9]{1,14}$/
 

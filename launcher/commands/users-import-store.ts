@@ -4,6 +4,7 @@ import { UsageError } from '#launcher/command-line.ts'
 import { tablePrefixOf } from '#shared/db/migrate.ts'
 
 import {
+  boundTimes,
   type ImportedRow,
   readFactor,
   readFactorCredential,
@@ -89,7 +90,7 @@ export async function importUsers(options: {
     for (const step of STEPS) {
       if (!(await hasTable(source, schema, step.from))) continue
       for await (const page of pagesOf(source, schema, step)) {
-        const read = page.map((row) => readRow(step, row, { now, skipped }))
+        const read = page.map((row) => readRow(step, boundTimes(row), { now, skipped }))
         const kept = read.filter((row) => row !== undefined)
         const count = await insert(target, { prefix, table: step.into, kept })
         added[step.into] = (added[step.into] ?? 0) + count

@@ -82,6 +82,11 @@ beforeAll(async () => {
     phone: '+4915100000009',
     phone_confirmed_at: new Date(),
   })
+  await addUser(randomUUID(), 'banned@example.com', {
+    banned_until: 'infinity',
+    created_at: '-infinity',
+    last_sign_in_at: 'infinity',
+  })
   const planted = randomUUID()
   await addUser(planted, 'planted@example.com', { email_confirmed_at: null })
   await addUser(randomUUID(), 'saml@example.com', { is_sso_user: true })
@@ -156,7 +161,7 @@ const post = (path: string, body: object, bearer?: string) =>
 
 it('imports the users of Supabase’s server, who stay signed in', async () => {
   const report = await runImport()
-  expect(report).toContain('users: 2 added')
+  expect(report).toContain('users: 3 added')
   expect(report).toContain('refresh_tokens: 2 added')
   expect(report).toMatch(/left out: users [\w-]+: users of SAML are not supported/)
   const continued = await refresh(server, 'the-valid-token')
@@ -216,4 +221,12 @@ it('keeps neither password nor metadata of an address that was never confirmed',
 it('refuses a schema that is not there', async () => {
   await expect(runImport({ schema: 'nowhere' })).rejects.toThrow('--schema names another one')
   await expect(runImport({ schema: 'a;b' })).rejects.toThrow('is not a schema name')
+})
+
+it('imports infinite times as finite ones, so that lists of users can be read', async () => {
+  const listed = await server.call({ path: '/admin/users', bearer: await server.serviceToken() })
+  expect(listed.status).toBe(200)
+  const credentials = { email: 'banned@example.com', password: PASSWORD }
+  const { body } = await post('/token?grant_type=password', credentials)
+  expect(body.error_code).toBe('user_banned')
 })
