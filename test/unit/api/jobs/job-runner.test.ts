@@ -12,22 +12,12 @@ import { packContent } from '#shared/stored-content.ts'
 
 const EVENT_BYTES = 4 * 1024 * 1024
 
-/** Runs one job whose answer is a stream without an end; returns how it ended. */
-async function runEndless() {
-  const events = { sent: 0, isLeft: false, areEnded: false }
+/** Runs one job with this answer; returns how it ended. */
+async function runOne(answer: Awaited<ReturnType<SendStored>>): Promise<JobEnding | undefined> {
   const endings: JobEnding[] = []
+  let isOver = false
   const request = await packContent('{}', undefined, contextOf('job_1'))
   const claims = [[{ id: 'job_1', attempts: 1, request }]]
-  async function* endless() {
-    try {
-      for (;;) {
-        events.sent += 1
-        yield `data: ${'x'.repeat(EVENT_BYTES)}\n\n`
-      }
-    } finally {
-      events.isLeft = true
-    }
-  }
   const runner = new JobRunner({
     jobs: {
       settle: async () => {},
@@ -38,19 +28,33 @@ async function runEndless() {
       size: async () => 0,
       append: async () => {},
       end: async () => {
-        events.areEnded = true
+        isOver = true
       },
     } as unknown as EventLog,
-    send: async () => ({
-      status: 200,
-      headers: { 'content-type': 'text/event-stream' },
-      body: Readable.from(endless()),
-    }),
+    send: async () => answer,
     log: createLogger({ level: 'silent' }),
   })
-  await expect.poll(() => events.areEnded).toBe(true)
+  await expect.poll(() => isOver).toBe(true)
   await runner.stop(0)
-  return { ending: endings[0], events }
+  return endings[0]
+}
+
+/** Runs one job whose answer is a stream without an end; returns how it ended. */
+async function runEndless() {
+  const events = { sent: 0, isLeft: false }
+  async function* endless() {
+    try {
+      for (;;) {
+        events.sent += 1
+        yield `data: ${'x'.repeat(EVENT_BYTES)}\n\n`
+      }
+    } finally {
+      events.isLeft = true
+    }
+  }
+  const headers = { 'content-type': 'text/event-stream' }
+  const ending = await runOne({ status: 200, headers, body: Readable.from(endless()) })
+  return { ending, events }
 }
 
 /** A runner whose jobs end when the test does; `onStart` is called with each as it starts. */
@@ -162,4 +166,12 @@ describe('a background job', () => {
     expect(events.isLeft).toBe(true)
     expect(events.sent).toBeLessThan(32)
   }, 20_000)
+
+  it.each([
+    [200, { state: 'completed', status: 200 }],
+    [400, { state: 'failed', status: 400, error: { code: 'bad', message: 'No.' } }],
+  ])('that is answered with %i ends accordingly', async (status, ending) => {
+    const body = Readable.from([Buffer.from('{"error":{"code":"bad","message":"No."}}')])
+    expect(await runOne({ status, headers: {}, body })).toMatchObject(ending)
+  })
 })

@@ -61,6 +61,24 @@ describe('the time of the queues', () => {
     local.nowMs -= 300_000
     expect(clock.now()).toBe(2_000_600)
   })
+
+  it('follows every fast answer, and a slow one only if the last answer is old', async () => {
+    const local = { monotonicMs: 0 }
+    const clock = new RedisClock({ now: () => 0, monotonic: () => local.monotonicMs })
+    const timeAfter = async (seconds: number, roundTripMs: number) => {
+      const time = async () => {
+        local.monotonicMs += roundTripMs
+        return [seconds, 0]
+      }
+      await clock.sync({ time } as never)
+      return clock.now()
+    }
+    expect(await timeAfter(1000, 10)).toBe(1_000_005)
+    expect(await timeAfter(2000, 10)).toBe(2_000_005)
+    expect(await timeAfter(3000, 1000)).toBe(2_001_005)
+    local.monotonicMs += 10_000
+    expect(await timeAfter(4000, 1000)).toBe(4_000_500)
+  })
 })
 
 const serverOf = (version: string, policy: string) =>
