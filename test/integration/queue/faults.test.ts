@@ -27,14 +27,20 @@ describe('a job survives', () => {
     return worker
   }
 
-  /** Starts streams and calls back once each has delivered something. */
-  const stream = async (count: number, tokens: number, onFlow: () => Promise<void> | void) => {
-    const flowing = new Set<number>()
-    const reading = Array.from({ length: count }, (_, i) =>
-      readAll(submitter.submit(toyRequest('stepMs=10', tokens)), () => flowing.add(i)),
+  /** Starts streams and calls back, with the length of each text so far, once each has one. */
+  const stream = async (
+    count: number,
+    tokens: number,
+    onFlow: (lengths: readonly number[]) => Promise<void> | void,
+  ) => {
+    const lengths = new Array<number>(count).fill(0)
+    const reading = lengths.map((_, i) =>
+      readAll(submitter.submit(toyRequest('stepMs=10', tokens)), (text) => {
+        lengths[i] = text.length
+      }),
     )
-    await eventually(() => flowing.size === count)
-    await onFlow()
+    await eventually(() => lengths.every((length) => length > 0))
+    await onFlow(lengths)
     return Promise.all(reading)
   }
 
@@ -54,45 +60,48 @@ describe('a job survives', () => {
   it('the death of its worker: the text is that of an undisturbed run', async () => {
     const first = await spawnWorker()
     await spawnWorker()
-    const seen = await stream(8, 300, () => first.kill('SIGKILL'))
+    const seen = await stream(8, 150, () => first.kill('SIGKILL'))
     for (const { text, starts, results } of seen) {
-      expect({ text, starts, results }).toEqual({ text: toyText(300), starts: 1, results: 1 })
+      expect({ text, starts, results }).toEqual({ text: toyText(150), starts: 1, results: 1 })
     }
   })
 
   it('a worker that is frozen and thawed: nothing appears twice', async () => {
     const first = await spawnWorker()
-    const seen = await stream(4, 400, async () => {
+    const seen = await stream(4, 200, async (lengths) => {
       first.kill('SIGSTOP')
       await spawnWorker()
-      setTimeout(() => first.kill('SIGCONT'), 2500)
+      const frozen = [...lengths]
+      // The other worker continues all of them before the first one does.
+      await eventually(() => lengths.every((length, i) => length > (frozen[i] ?? 0)))
+      first.kill('SIGCONT')
     })
     for (const { text, results } of seen) {
-      expect({ text, results }).toEqual({ text: toyText(400), results: 1 })
+      expect({ text, results }).toEqual({ text: toyText(200), results: 1 })
     }
   })
 
   it('a stopping worker, which hands its jobs back and exits', async () => {
     const first = await spawnWorker()
     let exitCode: number | null = -1
-    const seen = await stream(4, 300, async () => {
+    const seen = await stream(4, 150, async () => {
       await spawnWorker()
       first.kill('SIGTERM')
       exitCode = await first.exited
     })
     expect(exitCode).toBe(0)
-    for (const { text } of seen) expect(text).toBe(toyText(300))
+    for (const { text } of seen) expect(text).toBe(toyText(150))
   })
 
   it('FLUSHALL', async () => {
     await spawnWorker()
     const admin = await openRedis(redis.url, 'worker', log)
-    const seen = await stream(4, 300, async () => {
+    const seen = await stream(4, 150, async () => {
       await admin.flushall()
     })
     admin.disconnect()
     for (const { text, results } of seen) {
-      expect({ text, results }).toEqual({ text: toyText(300), results: 1 })
+      expect({ text, results }).toEqual({ text: toyText(150), results: 1 })
     }
   })
 

@@ -12,7 +12,8 @@ const COMPLETION = {
   // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
   logit_bias: { '0': -100, '1': -100, '2': -100 },
 }
-const KILLS = 3
+/** Requests that the API process answers at the same time before it is killed. */
+const ANSWERS = 3
 /** The tokens of a stream are journaled every half second. */
 const JOURNALED_MS = 700
 const POLL = { timeout: 60_000, interval: 100 }
@@ -36,18 +37,22 @@ it('writes one row of usage for every answered request, also when a process is k
       ...(signal !== undefined && { signal }),
     })
   try {
-    const worker = await tiers.startWorker()
+    const [worker, answering, streaming] = await Promise.all([
+      tiers.startWorker(),
+      tiers.startApi(),
+      tiers.startApi(),
+    ])
     const expected: [string | null, string, number][] = []
 
-    // The API process is killed as soon as the answer is there: nothing else may still have to
+    // The API process is killed as soon as the answers are there: nothing else may still have to
     // happen.
-    for (let kill = 0; kill < KILLS; kill += 1) {
-      const doomed = await tiers.startApi()
-      const answer = await send(doomed.url, { max_tokens: 5 })
+    const answered = Array.from({ length: ANSWERS }, async () => {
+      const answer = await send(answering.url, { max_tokens: 5 })
       await answer.text()
-      await doomed.process.stop(0)
       expected.push([answer.headers.get('x-request-id'), 'finished', 5])
-    }
+    })
+    await Promise.all(answered)
+    await answering.process.stop(0)
 
     // The worker is killed in the middle of a stream, which another one finishes.
     const stream = await send(tiers.url, { max_tokens: 400, stream: true })
@@ -71,15 +76,14 @@ it('writes one row of usage for every answered request, also when a process is k
     expected.push([left.headers.get('x-request-id'), 'abandoned', expect.any(Number)])
 
     // The API process is killed in the middle of a stream, after it has journaled tokens.
-    const doomed = await tiers.startApi()
-    const cut = await send(doomed.url, { max_tokens: 900, n: 4, stream: true })
+    const cut = await send(streaming.url, { max_tokens: 900, n: 4, stream: true })
     let received = 0
     let firstAt: number | undefined
     await expect(async () => {
       for await (const chunk of cut.body ?? []) {
         firstAt ??= performance.now()
         received += `${Buffer.from(chunk as Uint8Array)}`.split('data: ').length - 1
-        if (performance.now() - firstAt > JOURNALED_MS) await doomed.process.stop(0)
+        if (performance.now() - firstAt > JOURNALED_MS) await streaming.process.stop(0)
       }
     }).rejects.toThrow()
     const cutTokens = expect.toSatisfy((tokens: number) => tokens > received / 4 && tokens < 3600)

@@ -24,6 +24,7 @@ type OwnTiers = Awaited<ReturnType<typeof startOwnTiers>>
 
 let tiers: OwnTiers
 let worker: Awaited<ReturnType<OwnTiers['startWorker']>>
+let other: Awaited<ReturnType<OwnTiers['startApi']>>
 let redis: Redis
 let sql: Client
 
@@ -32,7 +33,7 @@ beforeAll(async () => {
   redis = new Redis(tiers.redisUrl)
   sql = new Client({ connectionString: tiers.databaseUrl })
   await sql.connect()
-  worker = await tiers.startWorker()
+  ;[worker, other] = await Promise.all([tiers.startWorker(), tiers.startApi()])
 })
 afterAll(async () => {
   redis.disconnect()
@@ -123,7 +124,7 @@ describe('a request whose API process is killed', () => {
         usage: { completion_tokens: number }
       }
       expect([first.status, choices.length, usage.completion_tokens]).toEqual([200, 2, 1000])
-      // The other one's worker is through with it before anybody asks.
+      // The other one's worker is through with it before it is asked for.
       await expect
         .poll(
           async () => (await redis.keys(`${tiers.keyPrefix}:completion.tiny-chat:job_*`)).length,
@@ -156,11 +157,6 @@ describe('a request whose API process is killed', () => {
 })
 
 describe('a client that leaves', () => {
-  let other: Awaited<ReturnType<OwnTiers['startApi']>>
-  beforeAll(async () => {
-    other = await tiers.startApi()
-  })
-
   it.each([true, false])(
     'finds its answer under its Idempotency-Key, run once and billed once (stream: %s)',
     TIMEOUT,
