@@ -59,6 +59,9 @@ async function openProcess(
           accountOf(request).noteUse(use)
           return { ok: true }
         })
+        for (const path of ['/batches', '/batches/:id/cancel']) {
+          app.post(path, { config: { scope: 'batches' } }, async () => ({ ok: true }))
+        }
       },
     ],
     { gates: [createLimiter({ ...quotas, log })] },
@@ -186,6 +189,10 @@ describe('a quota of a key', () => {
     expect(await statusOf(secret)).toBe(429)
     const lower = await newKey({ tokensPerDay: 1 })
     expect(await statusOf(lower.secret)).toBe(200)
+    const rested = await newKey({ tokensPerDay: 1 })
+    const yesterday = { createdAt: new Date(Date.now() - 86_400_000), promptTokens: 9e6 }
+    await usage.add([rowOf({ apiKeyId: rested.key.id, ...yesterday })])
+    expect(await statusOf(rested.secret)).toBe(200)
   })
 })
 
@@ -206,6 +213,20 @@ describe('a quota of an organization', () => {
     await expect.poll(() => statusOf(other.secret), { timeout: 10_000 }).toBe(200)
     await limitOrganization({ tokensPerMonth: 10 })
     await expect.poll(() => statusOf(), { timeout: 10_000 }).toBe(429)
+  })
+
+  it('refuses new batches once it is used up, and lets others be cancelled', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const use = { tokens: 10, cost: 0 }
+    const { post, statusOf } = await openProcess(services, { use, limits: { monthlyTokens: 10 } })
+    expect((await post('/batches', {})).status).toBe(200)
+    expect(await statusOf()).toBe(200)
+    await expect.poll(async () => (await post('/batches', {})).status).toBe(429)
+    expect((await post('/batches/batch_1/cancel', {})).status).toBe(200)
   })
 
   it('is not enforced while neither Redis nor the record knows its usage', async ({
