@@ -18,15 +18,16 @@ export interface EmbedInput {
   readonly taskName?: string
   /** Keeps this many leading dimensions and normalizes again; null keeps all. */
   readonly dimensions: number | null
-  /**
-   * Keeps this many leading tokens of each item; when absent, an item beyond the context is
-   * refused.
-   */
+  /** Keeps this many tokens of each item; when absent, an item beyond the context is refused. */
   readonly tokensMax?: number | 'context'
+  readonly truncationSide?: TruncationSide
 }
 
+/** The side of an input at which tokens are dropped; the right one, its end, if absent. */
+export type TruncationSide = 'left' | 'right'
+
 /** Texts, or token ids of the model's own vocabulary, to embed as weights of tokens. */
-export interface SparseInput extends Pick<EmbedInput, 'role' | 'tokensMax'> {
+export interface SparseInput extends Pick<EmbedInput, 'role' | 'tokensMax' | 'truncationSide'> {
   readonly task: 'sparse'
   readonly items: readonly (string | readonly number[])[]
 }
@@ -51,6 +52,9 @@ export interface RerankInput {
   readonly documents: readonly string[]
   /** Whether scores are from 0 to 1, the default, instead of the logits of the model. */
   readonly isActivated?: boolean
+  /** Whether documents are cut to fit beside the query, the default, instead of refused. */
+  readonly isCut?: boolean
+  readonly truncationSide?: TruncationSide
 }
 
 /** Probabilities of a classifier's labels. */
@@ -59,10 +63,11 @@ export interface ClassifyInput {
   /** Texts, token ids of the model's own vocabulary, or images. */
   readonly items: readonly (string | readonly number[] | ImageItem)[]
   /**
-   * Keeps this many leading tokens of each item. `split` reads a text in parts and gives each label
+   * Keeps this many tokens of each item. `split` reads a text in parts and gives each label
    * its highest probability. When absent, an item beyond the context is refused.
    */
   readonly tokensMax?: number | 'context' | 'split'
+  readonly truncationSide?: TruncationSide
   /** Whether the model's markers are added to the texts. */
   readonly hasMarkers: boolean
   /** Whether the answer has probabilities instead of the logits of the model. */

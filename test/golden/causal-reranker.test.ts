@@ -66,6 +66,11 @@ describe('a language model with the layer LogitScore', () => {
       const whole = reranker.encodePair('boats', 'x').tokenIds
       expect(tokenIds.slice(-4)).toEqual(whole.slice(-4))
       expect(() => reranker.encodePair(long, 'boats')).toThrow(/The query has .* tokens/)
+      const tail = { isCut: true, side: 'left' } as const
+      const ofTail = reranker.encodePair('boats', `${long}${'Stop! '.repeat(200)}`, tail)
+      expect(ofTail).toEqual(reranker.encodePair('boats', 'Stop! '.repeat(400), tail))
+      const refused = { isCut: false }
+      expect(() => reranker.encodePair('boats', long, refused)).toThrow(/A document has more/)
     })
   })
 

@@ -93,6 +93,7 @@ describe('an encoder that cuts "the quick brown fox jumps over the lazy dog"', a
     expect(encoder.checkTokenIds([5, 6, 7], 2)).toEqual([5, 6])
     expect(encoder.checkTokenIds([5, 6, 7], 1)).toEqual([5])
     expect(encoder.checkTokenIds([5, 6, 7], 64)).toEqual([5, 6, 7])
+    expect(encoder.checkTokenIds([5, 6, 7], 2, 'left')).toEqual([6, 7])
   })
 })
 
@@ -122,6 +123,21 @@ describe('a cross-encoder', async () => {
   it('cuts a long document but refuses a long query', () => {
     expect(() => reranker.encodePair('fox', 'fox '.repeat(10_000))).not.toThrow()
     expect(() => reranker.encodePair('fox '.repeat(10_000), 'fox')).toThrow('The query has')
+  })
+
+  it('cuts the beginning of a document, or refuses to cut it', () => {
+    const end = 'The quick brown fox.'
+    const short = reranker.encodePair('fox', end)
+    const long = reranker.encodePair('fox', `${'dog '.repeat(10_000)}${end}`, {
+      ...{ isCut: true, side: 'left' },
+    })
+    expect(long.tokenIds).toHaveLength(reranker.contextLength)
+    const kept = short.tokenIds.length - reranker.encodePair('fox', '').tokenIds.length
+    expect(long.tokenIds.slice(-kept - 1)).toEqual(short.tokenIds.slice(-kept - 1))
+    expect(() => reranker.encodePair('fox', end, { isCut: false })).not.toThrow()
+    expect(() => reranker.encodePair('fox', 'fox '.repeat(10_000), { isCut: false })).toThrow(
+      /A document has more than the \d+ tokens/,
+    )
   })
 })
 

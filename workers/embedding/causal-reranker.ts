@@ -12,7 +12,8 @@ import type { TemplateMessage } from '#workers/text/chat-template.ts'
 import { loadTextModel, type TextModel } from '#workers/text/text-model.ts'
 
 import { CHARS_PER_TOKEN_MAX } from './pair-input.ts'
-import type { Reranker } from './reranker.ts'
+import { truncateText } from './read-input.ts'
+import { type DocumentCut, documentTooLong, type Reranker } from './reranker.ts'
 import { findModules } from './sentence-head.ts'
 import type { ClassifierOptions } from './sequence-classifier.ts'
 
@@ -88,11 +89,12 @@ export async function openCausalReranker({
     let jobs = 0
     return {
       contextLength,
-      encodePair(query, document) {
+      encodePair(query, document, cut = { isCut: true }) {
         // A token has at most this many characters, so longer texts never fit.
         const charsMax = contextLength * CHARS_PER_TOKEN_MAX
-        const pair = { query: query.slice(0, charsMax), document: document.slice(0, charsMax) }
-        return encodeWithin(encode, contextLength, pair)
+        const kept = truncateText(document, charsMax, cut.side)
+        const pair = { query: query.slice(0, charsMax), document: kept }
+        return encodeWithin(encode, contextLength, { ...pair, ...cut })
       },
       logit({ tokenIds }, signal) {
         // Documents of one job share the cached prefix; different jobs share nothing.
@@ -140,7 +142,12 @@ function createPromptEncoder(
 function encodeWithin(
   encode: PromptEncoder,
   contextLength: number,
-  { query, document }: { readonly query: string; readonly document: string },
+  {
+    query,
+    document,
+    isCut,
+    side,
+  }: DocumentCut & { readonly query: string; readonly document: string },
 ): { readonly tokenIds: readonly number[] } {
   let [kept, tokenIds] = [document, encode(query, document)]
   for (let cuts = 0; tokenIds.length > contextLength && cuts < CUTS_MAX; cuts += 1) {
@@ -151,7 +158,9 @@ function encodeWithin(
         { param: 'query', code: 'context_length_exceeded' },
       )
     }
-    kept = kept.slice(0, Math.floor((kept.length * contextLength) / (tokenIds.length + 1)))
+    if (!isCut) throw documentTooLong(contextLength - queryTokens)
+    const chars = Math.floor((kept.length * contextLength) / (tokenIds.length + 1))
+    kept = truncateText(kept, chars, side)
     tokenIds = encode(query, kept)
   }
   return { tokenIds }

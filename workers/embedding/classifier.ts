@@ -11,7 +11,7 @@ import { type ClassifierOptions, openSequenceClassifier } from './sequence-class
 import { createZeroShot, type ZeroShot } from './zero-shot.ts'
 
 /** The options for reading the items of a request. */
-type Reading = Pick<ClassifyInput, 'tokensMax' | 'hasMarkers'>
+type Reading = Pick<ClassifyInput, 'tokensMax' | 'truncationSide' | 'hasMarkers'>
 
 /** A loaded classifier of texts. */
 export interface Classifier {
@@ -73,15 +73,15 @@ export async function openClassifier(options: ClassifierOptions): Promise<Classi
 async function readParts(
   reader: Parameters<typeof readText>[0],
   item: Parameters<Classifier['read']>[0],
-  { tokensMax, hasMarkers }: Reading,
+  { tokensMax, truncationSide: side, hasMarkers }: Reading,
 ): Promise<readonly (readonly number[])[]> {
   const own = hasMarkers ? reader : { ...reader, markers: NO_MARKERS }
   const kept = tokensMax === 'context' ? reader.contextLength : tokensMax
   if (typeof item !== 'string') {
-    return [readTokenIds(own, item, kept === 'split' ? undefined : kept)]
+    return [readTokenIds(own, item, kept === 'split' ? undefined : kept, side)]
   }
   if (kept === 'split') return readTextSplit(own, item)
-  const part = await (kept === undefined ? readText(own, item) : readTextCut(own, item, kept))
+  const part = await (kept === undefined ? readText(own, item) : readTextCut(own, item, kept, side))
   if (part.length === 0) throw noTokens()
   return [part]
 }

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 
+import type { TruncationSide } from '#shared/contracts/embedding.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -36,13 +37,17 @@ export interface Encoder {
    * Tokens of a text with the model's own markers, cut to `tokensMax` if given. Throws
    * `context_length_exceeded` otherwise.
    */
-  encodeText(text: string, tokensMax?: number): Promise<readonly number[]>
+  encodeText(text: string, tokensMax?: number, side?: TruncationSide): Promise<readonly number[]>
   /** The adapters that a request may choose from, with the instructions before their texts. */
   readonly tasks: EncoderFiles['tasks']
   /** The prefixes of queries and passages, as the model's files say. */
   readonly prompts: EncoderFiles['prompts']
   /** Checks ids of the model's own vocabulary and cuts them likewise. Throws `invalidRequest`. */
-  checkTokenIds(tokenIds: readonly number[], tokensMax?: number): readonly number[]
+  checkTokenIds(
+    tokenIds: readonly number[],
+    tokensMax?: number,
+    side?: TruncationSide,
+  ): readonly number[]
   /** The vector of one text, float32, normalized if the model's files say so. */
   embed(tokenIds: readonly number[], signal: AbortSignal, taskId?: number): Promise<Float32Array>
   readonly waitingCount: number
@@ -123,11 +128,11 @@ async function assemble(
     dimensions: output.dimensions,
     isTruncatable: options.isTruncatable ?? files.isTruncatable,
     assumedPooling: output.isPooled || files.head.isStated ? undefined : files.head.pooling[0],
-    async encodeText(text, tokensMax) {
+    async encodeText(text, tokensMax, side) {
       if (tokensMax === undefined) return kept(await readText(reader, text))
-      return kept(await readTextCut(reader, text, tokensMax))
+      return kept(await readTextCut(reader, text, tokensMax, side))
     },
-    checkTokenIds: (tokenIds, tokensMax) => readTokenIds(reader, tokenIds, tokensMax),
+    checkTokenIds: (tokenIds, tokensMax, side) => readTokenIds(reader, tokenIds, tokensMax, side),
     embed: (tokenIds, signal, taskId) =>
       batcher.submit({ tokenIds, ...(taskId !== undefined && { taskId }) }, signal),
     get waitingCount() {

@@ -1,3 +1,4 @@
+import type { TruncationSide } from '#shared/contracts/embedding.ts'
 import { isRecord } from '#shared/json.ts'
 import { findJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
@@ -25,7 +26,12 @@ export interface MultiVectorReader {
    * The tokens of a text, cut to the length that the model reads for its role. Throws
    * `context_length_exceeded` instead when `isCut` is false.
    */
-  read(text: string, role: MultiVectorRole, isCut: boolean): Promise<MultiVectorText>
+  read(
+    text: string,
+    role: MultiVectorRole,
+    isCut: boolean,
+    place?: { readonly side?: TruncationSide | undefined; readonly param?: string },
+  ): Promise<MultiVectorText>
 }
 
 interface Rules {
@@ -69,11 +75,11 @@ export async function createMultiVectorReader(
   }
   return {
     contextLength: rules.passage.tokensMax,
-    async read(text, role, isCut) {
+    async read(text, role, isCut, { side, ...field } = {}) {
       const { markers, prefix, tokensMax, skipped } = rules[role]
-      const reader = { tokenizer: parts.tokenizer, markers, contextLength: tokensMax }
+      const reader = { tokenizer: parts.tokenizer, markers, contextLength: tokensMax, ...field }
       const whole = prefix + text
-      const read = isCut ? readTextCut(reader, whole, tokensMax) : readText(reader, whole)
+      const read = isCut ? readTextCut(reader, whole, tokensMax, side) : readText(reader, whole)
       const ids = await read
       const missing = role === 'query' && expansion ? expansion.length - ids.length : 0
       const tokenIds = [

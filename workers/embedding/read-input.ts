@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 
+import type { TruncationSide } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
@@ -16,8 +17,8 @@ interface InputReader {
   readonly param?: string
 }
 
-// The last word of a prefix may be tokenized differently than in the whole text. WordPiece splits
-// words of up to 100 characters, in the worst case letter by letter.
+// The word at a cut may be tokenized differently than in the whole text. WordPiece splits words of
+// up to 100 characters, in the worst case letter by letter.
 const UNSURE_TOKENS = 128
 
 /** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
@@ -36,14 +37,30 @@ export async function readText(
   throw tooLong(contextLength, outcome.estimatedTokens + around, param)
 }
 
+/** The tokens of an input that are kept: the first ones, or the last ones for the left side. */
+export function truncate(
+  tokenIds: readonly number[],
+  tokensMax: number,
+  side: TruncationSide = 'right',
+): readonly number[] {
+  if (side === 'right') return tokenIds.slice(0, tokensMax)
+  return tokenIds.slice(Math.max(tokenIds.length - tokensMax, 0))
+}
+
+/** The characters of a text that are kept, likewise. */
+export function truncateText(text: string, chars: number, side: TruncationSide = 'right'): string {
+  return side === 'right' ? text.slice(0, chars) : text.slice(Math.max(text.length - chars, 0))
+}
+
 /**
- * The first tokens of a text that fit together with all markers, as the reference tokenizers
- * truncate. Only the necessary part of a long text is encoded.
+ * The tokens of a text that fit together with all markers, as the reference tokenizers truncate.
+ * Only the necessary part of a long text is encoded.
  */
 export async function readTextCut(
   { tokenizer, markers, contextLength }: InputReader,
   text: string,
   tokensMax: number,
+  side?: TruncationSide,
 ): Promise<readonly number[]> {
   refuseAbove(contextLength, tokensMax)
   const { before, after } = markers
@@ -52,15 +69,15 @@ export async function readTextCut(
   const { usual, most: charsMax } = charsWithin(tokensMax)
   let chars = usual
   for (;;) {
-    const { text: beginning, content } = contentOnly(text.slice(0, chars))
+    const { text: part, content } = contentOnly(truncateText(text, chars, side))
     const options = { addSpecialTokens: false, content }
     const tokenIds =
       chars > usual
-        ? await tokenizer.encodeCooperatively(beginning, options)
-        : tokenizer.encode(beginning, options)
+        ? await tokenizer.encodeCooperatively(part, options)
+        : tokenizer.encode(part, options)
     const isEnough = chars >= Math.min(text.length, charsMax)
     if (isEnough || tokenIds.length >= room + UNSURE_TOKENS) {
-      return [...before, ...tokenIds.slice(0, room), ...after]
+      return [...before, ...truncate(tokenIds, room, side), ...after]
     }
     chars = Math.min(chars * 2, charsMax)
     await setImmediate()
@@ -109,12 +126,13 @@ export function readTokenIds(
   { tokenizer, contextLength, param }: InputReader,
   tokenIds: readonly number[],
   tokensMax: number | undefined,
+  side?: TruncationSide,
 ): readonly number[] {
   if (tokensMax !== undefined) refuseAbove(contextLength, tokensMax)
   else if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length, param)
   const vocabSize = tokenizer.pieces.size
   const wrong = tokenIds.find((id) => !isTokenId(id, vocabSize))
-  if (wrong === undefined) return tokenIds.slice(0, tokensMax)
+  if (wrong === undefined) return truncate(tokenIds, tokensMax ?? contextLength, side)
   throw unknownTokenId(param ?? 'input', String(wrong), vocabSize)
 }
 

@@ -1,17 +1,29 @@
-import { failure } from '#shared/errors.ts'
+import type { TruncationSide } from '#shared/contracts/embedding.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
 import { createPairReader } from './pair-input.ts'
+import { truncate } from './read-input.ts'
 import { type ClassifierOptions, openSequenceClassifier } from './sequence-classifier.ts'
+
+/** The handling of a document that does not fit beside its query. */
+export interface DocumentCut {
+  /** Whether it is cut instead of refused. */
+  readonly isCut: boolean
+  readonly side?: TruncationSide | undefined
+}
 
 /** A loaded model that reads a query and a document together. */
 export interface Reranker {
   readonly contextLength: number
-  /** A pair with the model's own markers; a long document is cut, as is usual for these models. */
-  encodePair(query: string, document: string): EncodedText
+  /**
+   * A pair with the model's own markers. A long document is cut, as is usual for these models,
+   * unless `cut` says otherwise.
+   */
+  encodePair(query: string, document: string, cut?: DocumentCut): EncodedText
   /** The relevance of a pair as a logit: its sigmoid is from 0 to 1. */
   logit(pair: EncodedText, signal: AbortSignal): Promise<number>
   readonly waitingCount: number
@@ -52,7 +64,7 @@ export async function openReranker(options: ClassifierOptions): Promise<Reranker
 /** Builds pairs with the markers of the model. */
 function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranker['encodePair'] {
   const { room, encode, join } = createPairReader(tokenizer, contextLength)
-  return (query, document) => {
+  return (query, document, { isCut, side } = { isCut: true }) => {
     const queryIds = encode(query)
     if (queryIds.length > room * QUERY_SHARE) {
       throw failure.invalidRequest(
@@ -60,7 +72,17 @@ function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranke
         { param: 'query', code: 'context_length_exceeded' },
       )
     }
-    const documentIds = encode(document).slice(0, room - queryIds.length)
-    return join(queryIds, documentIds)
+    const documentIds = encode(document, side)
+    const roomLeft = room - queryIds.length
+    if (!isCut && documentIds.length > roomLeft) throw documentTooLong(roomLeft)
+    return join(queryIds, truncate(documentIds, roomLeft, side))
   }
+}
+
+/** The refusal of a document that may not be cut. */
+export function documentTooLong(room: number): ServiceError {
+  return failure.invalidRequest(
+    `A document has more than the ${room} tokens that this model reads beside the query. Please send shorter ones, or allow their truncation.`,
+    { param: 'documents', code: 'context_length_exceeded' },
+  )
 }

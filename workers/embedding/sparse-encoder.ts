@@ -69,9 +69,9 @@ async function assemble(
   return {
     contextLength,
     prompts: files.prompts,
-    encodeText: (text, tokensMax) =>
-      tokensMax === undefined ? readText(reader, text) : readTextCut(reader, text, tokensMax),
-    checkTokenIds: (tokenIds, tokensMax) => readTokenIds(reader, tokenIds, tokensMax),
+    encodeText: (text, tokensMax, side) =>
+      tokensMax === undefined ? readText(reader, text) : readTextCut(reader, text, tokensMax, side),
+    checkTokenIds: (tokenIds, tokensMax, side) => readTokenIds(reader, tokenIds, tokensMax, side),
     embed: (tokenIds, signal) => batcher.submit({ tokenIds }, signal),
     get waitingCount() {
       return batcher.waitingCount

@@ -1,10 +1,11 @@
+import type { TruncationSide } from '#shared/contracts/embedding.ts'
 import { failure } from '#shared/errors.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncodedText } from './encoder-batch.ts'
 import { softmax } from './labels.ts'
 import { createPairReader } from './pair-input.ts'
-import { refuseAbove } from './read-input.ts'
+import { refuseAbove, truncate } from './read-input.ts'
 
 /**
  * Classifies by labels of the request with a model of natural language inference: each label is a
@@ -19,6 +20,7 @@ export interface ZeroShot {
     texts: readonly string[],
     hypotheses: readonly string[],
     tokensMax: number | undefined,
+    side?: TruncationSide,
   ): Iterable<EncodedText>
   /**
    * The probability of each label from the logits of its pair: they sum to 1, or are independent.
@@ -38,16 +40,16 @@ export function createZeroShot(
   const reader = createPairReader(tokenizer, contextLength)
   const logitOf = (row: readonly number[], label: number): number => row[label] ?? Number.NaN
   return {
-    *readPairs(texts, hypotheses, tokensMax = contextLength) {
+    *readPairs(texts, hypotheses, tokensMax = contextLength, side = 'right') {
       refuseAbove(contextLength, tokensMax)
       const room = reader.room - (contextLength - tokensMax)
       const seconds = hypotheses.map((hypothesis) => reader.encode(hypothesis))
       const longest = Math.max(...seconds.map(({ length }) => length))
       if (longest > room) throw hypothesisTooLong(longest, room)
       for (const text of texts) {
-        const first = reader.encode(text)
+        const first = reader.encode(text, side)
         for (const second of seconds) {
-          yield reader.join(first.slice(0, room - second.length), second)
+          yield reader.join(truncate(first, room - second.length, side), second)
         }
       }
     },

@@ -87,7 +87,7 @@ async function classifyFreely(
   const tokensMax = typeof input.tokensMax === 'number' ? input.tokensMax : undefined
   const share = yieldToEventLoop(clock)
   const pairs: EncodedText[] = []
-  for (const pair of zeroShot.readPairs(texts, hypotheses, tokensMax)) {
+  for (const pair of zeroShot.readPairs(texts, hypotheses, tokensMax, input.truncationSide)) {
     await share()
     pairs.push(pair)
   }

@@ -95,12 +95,14 @@ async function embed(
   refuseDimensions(input.dimensions, encoder)
   const { prefix, taskId, ignored } = purposeOf(input, encoder, options)
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
+  const { truncationSide: side } = input
   const items: (readonly number[] | ImageItem)[] = []
   const share = yieldToEventLoop(clock)
   for (const item of input.items) {
     await share()
-    if (typeof item === 'string') items.push(await encoder.encodeText(prefix + item, tokensMax))
-    else if (!isImage(item)) items.push(encoder.checkTokenIds(item, tokensMax))
+    if (typeof item === 'string')
+      items.push(await encoder.encodeText(prefix + item, tokensMax, side))
+    else if (!isImage(item)) items.push(encoder.checkTokenIds(item, tokensMax, side))
     else if (images !== undefined) items.push(item)
     else throw readsNoImages(item)
   }
@@ -156,11 +158,12 @@ async function rerank(
   { reranker }: EmbeddingModel & { readonly task: 'rerank' },
   { signal, clock }: Tools,
 ): Promise<Prepared> {
+  const cut = { isCut: input.isCut ?? true, side: input.truncationSide }
   const pairs: ReturnType<Reranker['encodePair']>[] = []
   const share = yieldToEventLoop(clock)
   for (const [index, document] of input.documents.entries()) {
     await share()
-    pairs.push(reranker.encodePair(input.queries?.[index] ?? input.query, document))
+    pairs.push(reranker.encodePair(input.queries?.[index] ?? input.query, document, cut))
   }
   return {
     promptTokens: countTokens(pairs.map(({ tokenIds }) => tokenIds)),

@@ -53,7 +53,7 @@ export async function embedTokens(
 
 /** Embeds queries and documents, each once, and compares the vectors of their tokens. */
 export async function rankByTokens(
-  { query, queries = [], documents }: RerankInput,
+  { query, queries = [], documents, isCut = true, truncationSide: side }: RerankInput,
   { encoder }: MultiVectorModel,
   { signal, clock }: Tools,
 ): Promise<Prepared> {
@@ -66,7 +66,7 @@ export async function rankByTokens(
   const ofDocuments: MultiVectorText[] = []
   for (const document of documents) {
     await share()
-    ofDocuments.push(await encoder.read(document, 'passage', true))
+    ofDocuments.push(await encoder.read(document, 'passage', isCut, { side, param: 'documents' }))
   }
   return {
     promptTokens: countTokens([...ofQueries.values(), ...ofDocuments]),

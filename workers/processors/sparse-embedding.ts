@@ -23,12 +23,14 @@ export async function embedSparse(
   const { prefix, ignored = [] } = purposeOf(input, encoder, options)
   if (ignored.length > 0) throw knowsNoPrompts()
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
+  const { truncationSide: side } = input
   const texts: (readonly number[])[] = []
   const share = yieldToEventLoop(clock)
   for (const item of input.items) {
     await share()
-    if (typeof item === 'string') texts.push(await encoder.encodeText(prefix + item, tokensMax))
-    else texts.push(encoder.checkTokenIds(item, tokensMax))
+    if (typeof item === 'string')
+      texts.push(await encoder.encodeText(prefix + item, tokensMax, side))
+    else texts.push(encoder.checkTokenIds(item, tokensMax, side))
   }
   return {
     promptTokens: countTokens(texts),

@@ -84,12 +84,12 @@ const BODY = Type.Object(
     }),
     max_tokens: optionalInteger({
       minimum: 1,
-      description: 'Keep this many leading tokens of each input.',
+      description: 'Keep this many tokens of each input.',
     }),
-    truncate: optionalEnum(['NONE', 'END'], {
+    truncate: optionalEnum(['NONE', 'START', 'END'], {
       default: 'END',
       description:
-        'The handling of inputs that do not fit into the context of the model: `NONE` refuses them, `END` truncates them at the end.',
+        'The handling of inputs that do not fit into the context of the model: `NONE` refuses them, `START` drops their beginning and `END` their end.',
     }),
     priority: ineffective({ type: ['integer', 'null'] }, [0]),
   },
@@ -183,6 +183,7 @@ function embeddingOf(body: CohereEmbedBody, model: CatalogueModel): Embedding {
     role: type ? ROLES[type] : 'none',
     dimensions: dimensions ?? null,
     ...(truncate !== 'NONE' && { tokensMax: tokens ?? 'context' }),
+    ...(truncate === 'START' && { truncationSide: 'left' }),
   }
   return { input, images }
 }

@@ -3,12 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import {
-  fixed,
-  optionalBoolean,
-  optionalEnum,
-  optionalString,
-} from '#api/inference/field-schemas.ts'
+import { optionalBoolean, optionalEnum, optionalString } from '#api/inference/field-schemas.ts'
 import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
@@ -24,6 +19,8 @@ import {
   checkTokenCount,
   itemsOf,
   TEXTS_OR_TOKEN_IDS,
+  TRUNCATION_DIRECTION,
+  truncationSide,
   watchTokens,
 } from './embedding-request.ts'
 
@@ -42,7 +39,7 @@ export const EMBED_SPARSE_BODY = Type.Object(
       description:
         'Truncate inputs that do not fit into the context of the model; otherwise they are refused.',
     }),
-    truncation_direction: fixed(['Right', 'right']),
+    truncation_direction: TRUNCATION_DIRECTION,
     prompt_name: optionalEnum(['query', 'document', 'passage'], {
       description:
         'The purpose of the texts; for models that are trained with a prefix per purpose.',
@@ -113,7 +110,8 @@ export async function sparseJob(
   return { model: await getTaskModel(models, caller, need), input: inputOf(body) }
 }
 
-function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): SparseInput {
+function inputOf(body: EmbedSparseBody): SparseInput {
+  const { inputs, truncate, prompt_name: name, truncation_direction: side } = body
   // The schema takes no images.
   const items = itemsOf(inputs).items as SparseInput['items']
   checkTokenCount(items, 'inputs')
@@ -122,6 +120,7 @@ function inputOf({ inputs, truncate, prompt_name: name }: EmbedSparseBody): Spar
     items,
     role: name === 'document' ? 'passage' : (name ?? 'none'),
     ...(truncate === true && { tokensMax: 'context' }),
+    ...truncationSide(side),
   }
 }
 

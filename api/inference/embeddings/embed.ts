@@ -9,7 +9,7 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { Type } from '#shared/schema-types.ts'
 
 import { EMBED_SPARSE_BODY } from './embed-sparse.ts'
-import { checkInputCount, embedInput } from './embedding-request.ts'
+import { checkInputCount, embedInput, truncationSide } from './embedding-request.ts'
 import { decodeFloats, getEmbeddingModel, runEmbedding, writeVectors } from './embeddings.ts'
 
 const BODY = Type.Object(
@@ -55,12 +55,13 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
     ...rest
   } = http.request.body as Static<typeof BODY>
   const model = await getEmbeddingModel(services, callerOf(http.request), name, 'embed')
-  const { truncate, dimensions } = rest
+  const { truncate, dimensions, truncation_direction: direction } = rest
   const body = {
     input: inputs,
     dimensions: dimensions ?? null,
     input_type: prompt ?? null,
     ...(truncate === true && { truncate }),
+    truncation_side: truncationSide(direction).truncationSide ?? null,
   }
   const param = 'inputs'
   const embedding = await embedInput(body, { model, modelName: name ?? model.id, param })

@@ -54,6 +54,25 @@ export const TEXT_OR_IMAGE = Type.Object(
   { additionalProperties: false },
 )
 
+/** The side of an input that is cut, as vLLM names it. */
+export const TRUNCATION_SIDE = optionalEnum(['left', 'right'], {
+  default: 'right',
+  description: 'The side of an input at which tokens are dropped; `left` is its beginning.',
+})
+
+/** The same as Text Embeddings Inference names it. */
+export const TRUNCATION_DIRECTION = optionalEnum(['Left', 'left', 'Right', 'right'], {
+  default: 'Right',
+  description: 'The side of an input at which tokens are dropped; `Left` is its beginning.',
+})
+
+/** The side in the form of the workers. */
+export function truncationSide(
+  side: string | null | undefined,
+): Pick<EmbedInput, 'truncationSide'> {
+  return side?.toLowerCase() === 'left' ? { truncationSide: 'left' } : {}
+}
+
 const FIELDS = {
   input: Type.Union([...TEXTS_OR_TOKEN_IDS, Type.Array(TEXT_OR_IMAGE, { minItems: 1 })], {
     description:
@@ -84,12 +103,13 @@ const FIELDS = {
   truncate_prompt_tokens: optionalInteger({
     minimum: -1,
     description:
-      'Keep this many leading tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
+      'Keep this many tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
   }),
   truncate: optionalBoolean({
     description: 'True has the same effect as `truncate_prompt_tokens: -1`.',
   }),
   truncation: optionalBoolean({ description: 'Alias of `truncate`.' }),
+  truncation_side: TRUNCATION_SIDE,
   task: optionalString({
     maxLength: 64,
     description:
@@ -155,6 +175,7 @@ export async function embedInput(
     ...purposeOf(body),
     dimensions: body.dimensions ?? body.output_dimension ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
+    ...truncationSide(body.truncation_side),
   }
   return { input, images }
 }

@@ -1,7 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import { itemsOf, TEXT_OR_IMAGE, tokensMaxOf } from '#api/inference/embeddings/embedding-request.ts'
+import {
+  itemsOf,
+  TEXT_OR_IMAGE,
+  TRUNCATION_SIDE,
+  tokensMaxOf,
+  truncationSide,
+} from '#api/inference/embeddings/embedding-request.ts'
 import {
   fixed,
   ineffective,
@@ -52,9 +58,9 @@ export const CLASSIFY_BODY = Type.Object(
     truncate_prompt_tokens: optionalInteger({
       minimum: -1,
       description:
-        'Keep this many leading tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
+        'Keep this many tokens of each input, including special tokens; -1 keeps as many as fit into the context. If absent, an input that does not fit is refused.',
     }),
-    truncation_side: fixed(['right']),
+    truncation_side: TRUNCATION_SIDE,
     add_special_tokens: optionalBoolean({
       default: true,
       description: 'Add the special tokens of the model to texts; token ids are used unchanged.',
@@ -154,6 +160,7 @@ export async function labellingJob(
     items,
     reads: images.all.length > 0 ? 'images' : 'texts',
     ...(tokensMax !== undefined && { tokensMax }),
+    ...truncationSide(body.truncation_side),
     hasMarkers: body.add_special_tokens ?? true,
     isActivated: isActivated(body),
     ...(zeroShot !== undefined && { zeroShot }),

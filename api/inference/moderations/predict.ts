@@ -2,11 +2,10 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import {
-  fixed,
-  invalidValue,
-  optionalBoolean,
-  optionalString,
-} from '#api/inference/field-schemas.ts'
+  TRUNCATION_DIRECTION,
+  truncationSide,
+} from '#api/inference/embeddings/embedding-request.ts'
+import { invalidValue, optionalBoolean, optionalString } from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -35,7 +34,7 @@ const BODY = Type.Object(
       description:
         'Truncate inputs that do not fit into the context of the model; otherwise they are refused.',
     }),
-    truncation_direction: fixed(['Right', 'right']),
+    truncation_direction: TRUNCATION_DIRECTION,
   },
   { additionalProperties: false },
 )
@@ -78,6 +77,7 @@ async function predict(http: Http, services: InferenceServices): Promise<object>
     endpoint: 'predict',
     items: textsOf(body.inputs),
     ...(body.truncate === true && { tokensMax: 'context' as const }),
+    ...truncationSide(body.truncation_direction),
     hasMarkers: true,
     isActivated: body.raw_scores !== true,
   })

@@ -3,7 +3,7 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { RerankInput } from '#shared/contracts/embedding.ts'
+import type { RerankInput, TruncationSide } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 /** Documents of one request. */
@@ -19,6 +19,9 @@ export interface Ranking {
   readonly documents: readonly string[]
   /** Whether scores are from 0 to 1 instead of logits; true if absent. */
   readonly isActivated?: boolean
+  /** Whether documents are cut to fit, instead of refused; true if absent. */
+  readonly isCut?: boolean
+  readonly truncationSide?: TruncationSide
   /** The endpoint as the client knows it, such as `v1/rerank`. */
   readonly endpoint: string
 }
@@ -43,8 +46,10 @@ export async function scoreDocuments(
 export async function rankingJob(
   models: ModelDirectory,
   caller: Caller,
-  { modelName, query, queries, documents, isActivated = true, endpoint }: Ranking,
+  ranking: Ranking,
 ): Promise<{ readonly model: CatalogueModel; readonly input: RerankInput }> {
+  const { modelName, query, queries, documents, endpoint, truncationSide } = ranking
+  const { isActivated = true, isCut = true } = ranking
   const model = await getTaskModel(models, caller, { name: modelName, task: 'rerank', endpoint })
   return {
     model,
@@ -54,6 +59,8 @@ export async function rankingJob(
       documents,
       ...(queries && { queries }),
       ...(!isActivated && { isActivated }),
+      ...(!isCut && { isCut }),
+      ...(truncationSide && { truncationSide }),
     },
   }
 }

@@ -2,6 +2,11 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import {
+  TRUNCATION_DIRECTION,
+  TRUNCATION_SIDE,
+  truncationSide,
+} from '#api/inference/embeddings/embedding-request.ts'
+import {
   fixed,
   ineffective,
   invalidValue,
@@ -67,8 +72,11 @@ export const RERANK_BODY = Type.Object(
       default: true,
       description: 'The opposite of `raw_scores`.',
     }),
-    truncate: fixed([true]),
-    truncation_direction: ineffective({ type: ['string', 'null'] }, ['Right', 'right']),
+    truncate: optionalBoolean({
+      default: true,
+      description: 'Cut documents that do not fit beside the query; if false, they are refused.',
+    }),
+    truncation_direction: TRUNCATION_DIRECTION,
     top_n: optionalInteger({
       minimum: 0,
       description: 'The number of results to return; all if absent or 0.',
@@ -79,9 +87,9 @@ export const RERANK_BODY = Type.Object(
       description:
         'Return the texts of the documents as well; true if absent, but false if the request has `truncation`.',
     }),
-    // Documents that are too long are always cut, as these fields request.
     truncate_prompt_tokens: fixed([-1]),
-    truncation: fixed([true]),
+    truncation: optionalBoolean({ default: true, description: 'Alias of `truncate`.' }),
+    truncation_side: TRUNCATION_SIDE,
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
   },
@@ -186,8 +194,15 @@ export function rerankRanking(body: RerankBody): Ranking {
   const documents = (body.texts ?? body.documents ?? []).map((document) =>
     typeof document === 'string' ? document : document.text,
   )
-  const isActivated = body.raw_scores !== true && body.use_activation !== false
-  return { modelName: body.model, query: body.query, documents, isActivated, endpoint: 'v1/rerank' }
+  return {
+    modelName: body.model,
+    query: body.query,
+    documents,
+    isActivated: body.raw_scores !== true && body.use_activation !== false,
+    isCut: body.truncate !== false && body.truncation !== false,
+    ...truncationSide(body.truncation_direction ?? body.truncation_side),
+    endpoint: 'v1/rerank',
+  }
 }
 
 /** The answer in the dialect of the request, which its list of documents determines. */
@@ -210,7 +225,7 @@ export function presentRanking(
     }))
   }
   // Voyage's client sends this field with every request.
-  const isVoyage = body.truncation === true
+  const isVoyage = typeof body.truncation === 'boolean'
   const returnsDocuments = body.return_documents ?? !isVoyage
   const results = best.map(({ index, score }) => ({
     index,

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
+import { TRUNCATION_SIDE, truncationSide } from '#api/inference/embeddings/embedding-request.ts'
 import {
   fixed,
   ineffective,
@@ -40,6 +41,7 @@ const SCORE_BODY = Type.Object(
     }),
     // Texts that are too long are always cut, as this field requests.
     truncate_prompt_tokens: fixed([-1]),
+    truncation_side: TRUNCATION_SIDE,
     priority: ineffective({ type: ['integer', 'null'] }),
     user: SAMPLING_FIELDS.user,
   },
@@ -99,6 +101,7 @@ async function score(http: Http, services: InferenceServices): Promise<object> {
     documents,
     endpoint: 'v1/score',
     isActivated: body.use_activation !== false,
+    ...truncationSide(body.truncation_side),
     ...(queries.length > 1 && { queries }),
   })
   const { created, newId } = answerHeadOf(http.request, services.clock)

@@ -73,6 +73,11 @@ it('keeps inputs whole that must not be truncated, and reports other purposes', 
   expect(surface.submitter.input).not.toHaveProperty('tokensMax')
 })
 
+it('cuts the beginning of texts where the request says so', async () => {
+  await surface.post('/v2/embed', { ...TEXTS, truncate: 'START', max_tokens: 9 })
+  expect(surface.submitter.input).toMatchObject({ tokensMax: 9, truncationSide: 'left' })
+})
+
 describe('refuses in words, as Cohere does,', () => {
   it.each<[object, number, RegExp]>([
     [{ model: 'absent' }, 404, /`absent` does not exist/],
@@ -83,7 +88,7 @@ describe('refuses in words, as Cohere does,', () => {
     [{ images: ['x'] }, 400, /'images': it cannot be given together with 'texts'/],
     [{ texts: null, images: ['data:image/png;base64,AAAA'] }, 400, /tiny-embed/],
     [{ embedding_types: ['int8'] }, 400, /'float' and 'base64'/],
-    [{ truncate: 'START' }, 400, /'START'/],
+    [{ truncate: 'MIDDLE' }, 400, /'NONE', 'START', and 'END'/],
     [{ truncate: 'NONE', max_tokens: 3 }, 400, /'max_tokens'/],
   ])('%j', async (fields, status, message) => {
     for (const url of ['/v1/embed', '/v2/embed']) {

@@ -23,7 +23,7 @@ afterAll(() => surface.app.close())
 
 describe.each(['/embed_sparse', '/v1/embed_sparse'])('POST %s', (url) => {
   it('answers the weights of each text as Text Embeddings Inference does', async () => {
-    const request = { inputs: ['a', 'b'], truncate: true, truncation_direction: 'Right' }
+    const request = { inputs: ['a', 'b'], truncate: true, truncation_direction: 'left' }
     const response = await surface.post(url, { ...request, prompt_name: 'document' })
     expect([response.statusCode, response.json()]).toEqual([200, [PRESENTED, []]])
     expect(surface.submitter.input).toEqual({
@@ -31,6 +31,7 @@ describe.each(['/embed_sparse', '/v1/embed_sparse'])('POST %s', (url) => {
       items: ['a', 'b'],
       role: 'passage',
       tokensMax: 'context',
+      truncationSide: 'left',
     })
   })
 
@@ -92,7 +93,7 @@ const REFUSALS: readonly Refusal[] = [
   [{ inputs: [] }, 'inputs', 'empty_array', /./],
   [{ inputs: Array(2049).fill('a') }, 'inputs', 'array_above_max_length', /2049/],
   [{ inputs: Array(2).fill(Array(180_000).fill(1)) }, 'inputs', 'max_tokens_per_request', /./],
-  [{ truncation_direction: 'Left' }, 'truncation_direction', 'invalid_value', /./],
+  [{ truncation_direction: 'Up' }, 'truncation_direction', 'invalid_value', /./],
   [{ prompt_name: 'title' }, 'prompt_name', 'invalid_value', /./],
 ]
 itRefuses('/v1/embed_sparse', { model: 'splade', inputs: 'Hi' }, REFUSALS)

@@ -85,6 +85,13 @@ describe('POST /v1/embeddings', () => {
     expect(submitted().tokensMax).toBe(tokensMax)
   })
 
+  it('hands the side that is cut to the worker', async () => {
+    await ask({ truncate: true, truncation_side: 'left' })
+    expect(submitted()).toMatchObject({ tokensMax: 'context', truncationSide: 'left' })
+    await ask({ truncate: true, truncation_side: 'right' })
+    expect(submitted()).not.toHaveProperty('truncationSide')
+  })
+
   it('reads the model from the older path', async () => {
     const response = await ask({ model: undefined }, '/v1/engines/tiny-embed/embeddings')
     expect(response.json().model).toBe('tiny-embed')
@@ -165,6 +172,18 @@ describe('POST /v1/rerank', () => {
     )
   })
 
+  it.each([
+    [{ truncation_direction: 'Left' }, { truncationSide: 'left' }],
+    [{ truncation_side: 'left' }, { truncationSide: 'left' }],
+    [{ truncate: false }, { isCut: false }],
+    [{ truncation: false }, { isCut: false }],
+    [{ truncate: true, truncation_direction: 'Right' }, {}],
+  ])('hands %j to the worker as %j', async (fields, expected) => {
+    expect((await ask(fields)).statusCode).toBe(200)
+    const input = { task: 'rerank', query: 'cats', documents: ['a', 'b', 'c'] }
+    expect(surface.submitter.requests.at(-1)?.input).toEqual({ ...input, ...expected })
+  })
+
   it.each([{ use_activation: false }, { raw_scores: true }])(
     'asks for logits with %j',
     async (fields) => {
@@ -222,7 +241,7 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
   ],
   [{ truncate: false, truncate_prompt_tokens: -1 }, 'truncate', 'invalid_value', /contradicts/],
   [{ truncate: false, truncate_prompt_tokens: 16 }, 'truncate', 'invalid_value', /contradicts/],
-  [{ truncation_side: 'left' }, 'truncation_side', 'unknown_parameter', /./],
+  [{ truncation_side: 'middle' }, 'truncation_side', 'invalid_value', /./],
 ]
 itRefuses('/v1/embeddings', { model: 'tiny-embed', input: 'Hi' }, EMBEDDING_REFUSALS)
 
@@ -234,7 +253,7 @@ const RERANK_REFUSALS: readonly Refusal[] = [
   [{ documents: [{ title: 'a' }] }, 'documents[0].text', 'missing_required_parameter', /./],
   [{ top_n: -1 }, 'top_n', 'integer_below_min_value', /./],
   [{ truncate_prompt_tokens: 16 }, 'truncate_prompt_tokens', 'invalid_value', /./],
-  [{ truncation: false }, 'truncation', 'invalid_value', /./],
+  [{ truncation_side: 'Left' }, 'truncation_side', 'invalid_value', /./],
   [{ max_chunks_per_doc: 1 }, 'max_chunks_per_doc', 'unknown_parameter', /./],
 ]
 itRefuses('/v1/rerank', RERANK, RERANK_REFUSALS)

@@ -158,6 +158,7 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
   it.each([
     [{ truncate_prompt_tokens: -1 }, { tokensMax: 'context' }],
     [{ truncate_prompt_tokens: 7 }, { tokensMax: 7 }],
+    [{ truncation_side: 'left' }, { truncationSide: 'left' }],
     [{ add_special_tokens: false }, { hasMarkers: false }],
     [{ use_activation: false }, { isActivated: false }],
     [{ activation: false, softmax: false }, { isActivated: false }],
@@ -186,7 +187,7 @@ describe.each(['/classify', '/v1/classify'])('POST %s', (url) => {
     [{ messages: [{ role: 'user', content: 'a' }] }, 'messages'],
     [{ input: 'a', use_activation: true, activation: false }, 'activation'],
     [{ input: 'a', truncate_prompt_tokens: 0 }, 'truncate_prompt_tokens'],
-    [{ input: 'a', truncation_side: 'left' }, 'truncation_side'],
+    [{ input: 'a', truncation_side: 'middle' }, 'truncation_side'],
     [{ input: Array(1001).fill('a') }, 'input'],
     [{ input: ['a', [5]] }, 'input[1]'],
     [{ input: 'a', multi_label: true }, 'candidate_labels'],

@@ -18,7 +18,8 @@ describe('POST /embed', () => {
   const result = { task: 'embed', vectors: [vector(0.5, 1), vector(2, 3)] } as const
 
   it('answers only vectors, of the first model that makes them', async () => {
-    const body = { inputs: ['a', 'b'], truncate: true, normalize: true, prompt_name: 'query' }
+    const cut = { truncate: true, truncation_direction: 'Left' }
+    const body = { inputs: ['a', 'b'], normalize: true, prompt_name: 'query', ...cut }
     const { status, answer, submitter } = await ask(result, '/embed', body)
     expect([status, answer]).toEqual([
       200,
@@ -29,6 +30,7 @@ describe('POST /embed', () => {
     ])
     expect(submitter.input).toMatchObject({
       ...{ task: 'embed', items: ['a', 'b'], role: 'query', tokensMax: 'context' },
+      truncationSide: 'left',
     })
     expect(submitter.requests[0]?.model.id).toBe('tiny-embed')
   })
@@ -45,7 +47,7 @@ describe('POST /embed', () => {
     [{ inputs: '' }, 'inputs', 'empty_string', /./],
     [{ inputs: Array(2049).fill('a') }, 'inputs', 'array_above_max_length', /2049/],
     [{ inputs: Array(2).fill(Array(180_000).fill(1)) }, 'inputs', 'max_tokens_per_request', /./],
-    [{ truncation_direction: 'Left' }, 'truncation_direction', 'invalid_value', /./],
+    [{ truncation_direction: 'Up' }, 'truncation_direction', 'invalid_value', /./],
   ]
   itRefuses('/embed', { model: 'tiny-embed', inputs: 'Hi' }, REFUSALS)
 })
@@ -62,11 +64,12 @@ describe('POST /predict', () => {
     [['a'], LABELS],
     [[['a']], [LABELS]],
   ])('answers the labels of %j, the most probable first', async (inputs, expected) => {
-    const body = { inputs, raw_scores: true, truncate: true }
+    const body = { inputs, raw_scores: true, truncate: true, truncation_direction: 'left' }
     const { status, answer, submitter } = await ask(result, '/predict', body)
     expect([status, answer]).toEqual([200, expected])
     expect(submitter.input).toMatchObject({
       ...{ task: 'classify', items: ['a'], isActivated: false, tokensMax: 'context' },
+      truncationSide: 'left',
     })
   })
 

@@ -20,6 +20,8 @@ const BLANKS = ' '.repeat(40)
 // Letters of it are known, the word of 120 is not; 16384 characters end inside it.
 const EDGE = `${'dog     '.repeat(2041)}${'q7'.repeat(60)}${' dog'.repeat(1000)}`
 
+const LONG_WORD_FIRST = [...EDGE].toReversed().join('')
+
 describe('a text that is cut', () => {
   it.each([
     ['a short one', SENTENCE.repeat(2), 4096],
@@ -31,13 +33,21 @@ describe('a text that is cut', () => {
     ['words that are one unknown token each', `${'q'.repeat(101)} dog `.repeat(4000), 4096],
     ['words of 99 letters', `${'7x'.repeat(49)}7 `.repeat(500), 4096],
     ['a word on the edge of what is encoded first', EDGE, 2063],
+    ['a word on the edge from the other side', LONG_WORD_FIRST, 2063],
     ['emoji and ideographs', '😀 漢字かな交じり文 '.repeat(3000), 300],
-  ])('has the first tokens of the whole: %s', async (_title, text, tokensMax) => {
+    [
+      'one to its markers alone',
+      SENTENCE.repeat(1000),
+      markers.before.length + markers.after.length,
+    ],
+  ])('has the first or the last tokens of the whole: %s', async (_title, text, tokensMax) => {
     const whole = tokenizer.encode(text, { addSpecialTokens: false })
     const { before, after } = markers
     const room = tokensMax - before.length - after.length
-    const cut = await readTextCut(reader, text, tokensMax)
-    expect(cut).toEqual([...before, ...whole.slice(0, room), ...after])
+    const first = await readTextCut(reader, text, tokensMax)
+    expect(first).toEqual([...before, ...whole.slice(0, room), ...after])
+    const last = await readTextCut(reader, text, tokensMax, 'left')
+    expect(last).toEqual([...before, ...whole.slice(Math.max(whole.length - room, 0)), ...after])
   })
 
   it('is read only as far as its tokens could reach, however long it is', async () => {
