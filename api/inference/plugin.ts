@@ -28,6 +28,7 @@ import { registerResponses } from './responses/responses.ts'
 import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
 import { registerSpeech } from './speech/speech.ts'
+import { registerVoices } from './speech/voices.ts'
 import { registerTokenize } from './tokenize.ts'
 
 /** The inference surface of `/v1`. */
@@ -57,6 +58,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerSearch(app, services)
     registerImageGenerations(app, services)
     registerSpeech(app, services)
+    registerVoices(app, services)
     // Only these routes read forms; the others refuse them as a body of the wrong type.
     await app.register(async (forms) => {
       await forms.register(multipart)

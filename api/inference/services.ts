@@ -41,6 +41,8 @@ export interface WorkerInfo {
     /** The number of labels of a classifier. */
     readonly labelCount?: number
     readonly samplingDefaults?: SamplingDefaults
+    /** The names of the voices of a model that speaks. */
+    readonly voices?: readonly string[]
   }[]
 }
 

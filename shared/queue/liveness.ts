@@ -51,6 +51,8 @@ export interface ServedQueue {
   readonly labelCount?: number
   /** Sampling defaults in the model's files; absent if there are none. */
   readonly samplingDefaults?: SamplingDefaults
+  /** The names of the voices of a model that speaks. */
+  readonly voices?: readonly string[]
 }
 
 /** The state of a worker, sent with every heartbeat. */

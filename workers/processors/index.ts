@@ -92,6 +92,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     slots: 4,
     open: openSpeechModel,
     process: processSpeech,
+    voicesOf: ({ voices }) => voices.names,
     stats: () => IDLE,
     close: ({ voices }) => voices.close(),
   }),

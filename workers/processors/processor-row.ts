@@ -56,6 +56,8 @@ export interface OpenModel {
   readonly labelCount?: number
   /** Sampling defaults of the model's files. */
   readonly samplingDefaults?: SamplingDefaults
+  /** The names of the voices of a model that speaks. */
+  readonly voices?: readonly string[]
   process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
   stats(): ModelStats
   close(): Promise<void>
@@ -84,8 +86,13 @@ interface ProcessorSpec<K extends QueueKind, Model> {
   /** Undefined for models without labels. */
   labelCountOf?(opened: Model): number | undefined
   samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined
+  /** Undefined for models that do not speak. */
+  voicesOf?(opened: Model): readonly string[] | undefined
   close(opened: Model): Promise<void>
 }
+
+/** The most voices of a model in a heartbeat. */
+const VOICES_MAX = 1000
 
 /** Creates the row of a processor; the type of its model is hidden. */
 export function defineProcessor<K extends QueueKind, Model>(
@@ -99,12 +106,14 @@ export function defineProcessor<K extends QueueKind, Model>(
       const { opened, bytes } = await spec.open(model, tools)
       const contextLength = spec.contextLengthOf?.(opened)
       const labelCount = spec.labelCountOf?.(opened)
+      const voices = spec.voicesOf?.(opened)?.slice(0, VOICES_MAX)
       const samplingDefaults = spec.samplingDefaultsOf?.(opened) ?? {}
       return {
         bytes,
         ...(contextLength !== undefined && { contextLength }),
         ...(labelCount !== undefined && { labelCount }),
         ...(Object.keys(samplingDefaults).length > 0 && { samplingDefaults }),
+        ...(voices !== undefined && { voices }),
         // The worker checked that the envelope is of this kind.
         process: (job, jobTools) =>
           spec.process(job as JobEnvelope<K>, { ...jobTools, model: opened } as JobTools<Model, K>),

@@ -83,7 +83,7 @@ export class WorkerHost {
   /** Kept when the model is evicted. */
   readonly #facts = new Map<
     string,
-    Pick<ServedQueue, 'contextLength' | 'labelCount' | 'samplingDefaults'>
+    Pick<ServedQueue, 'contextLength' | 'labelCount' | 'samplingDefaults' | 'voices'>
   >()
   /** Services that are ending; one with the same name starts after its end. */
   readonly #retiring = new Map<string, Promise<void>>()
@@ -217,11 +217,12 @@ export class WorkerHost {
       if (!this.#isServed(served)) return
       this.#loadFailures.delete(queue)
       this.#loadErrors.delete(queue)
-      const { contextLength, labelCount, samplingDefaults } = lease.model
+      const { contextLength, labelCount, samplingDefaults, voices } = lease.model
       this.#facts.set(queue, {
         ...(contextLength !== undefined && { contextLength }),
         ...(labelCount !== undefined && { labelCount }),
         ...(samplingDefaults !== undefined && { samplingDefaults }),
+        ...(voices !== undefined && { voices }),
       })
       this.#serve(served)
     } catch (error) {

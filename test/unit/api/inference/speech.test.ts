@@ -124,3 +124,28 @@ describe('a request for speech that is refused', () => {
     })
   })
 })
+
+it('lists the models that speak and the voices that their workers report', async () => {
+  const queue = (modelId: string, voices?: readonly string[]) => ({
+    ...{ kind: 'speech' as const, modelId, isReady: true },
+    ...(voices && { voices }),
+  })
+  const own = await openSurface(script, {
+    workersSeen: () => [
+      { queues: [queue('tiny-tts', ['ann', 'bob']), queue('gone', ['eve'])] },
+      { queues: [queue('tiny-tts')] },
+      { queues: [queue('tiny-tts', ['bob'])] },
+    ],
+  })
+  const listed = await Promise.all(['models', 'voices'].map((name) => own.get(`/v1/audio/${name}`)))
+  await own.app.close()
+  expect(listed.map((response) => response.json())).toEqual([
+    { models: [{ id: 'tiny-tts', name: 'tiny-tts' }] },
+    {
+      voices: [
+        { id: 'ann', name: 'ann' },
+        { id: 'bob', name: 'bob' },
+      ],
+    },
+  ])
+})
