@@ -30,6 +30,15 @@ const CONVOLUTIONS_MAX = 32
 const KERNEL_MAX = 4096
 const SAMPLES_PER_FRAME_MAX = SAMPLE_RATE
 
+/** Types whose only convolution over padded features begins with zeros in their place. */
+const MASKS_PADDING: ReadonlySet<unknown> = new Set([
+  'wav2vec2',
+  'hubert',
+  'wavlm',
+  'unispeech',
+  'unispeech-sat',
+])
+
 /** Reads the folder. Throws `ModelLoadError`. */
 export async function readCtcFiles(folder: string, onnxFile?: string): Promise<CtcFiles> {
   const config = await readJson(folder, 'config.json')
@@ -40,8 +49,8 @@ export async function readCtcFiles(folder: string, onnxFile?: string): Promise<C
     modelFile: await findModelFile(folder, onnxFile),
     ...(await readWaveFeatures(folder)),
     convolutions: convolutionsOf(folder, config),
-    // A norm over time would include the padding.
-    ignoresPadding: config.feat_extract_norm === 'layer',
+    // A norm over time would include the padding, and so do the convolutions of other types.
+    ignoresPadding: MASKS_PADDING.has(config.model_type) && config.feat_extract_norm === 'layer',
     tokens: await readTokens(folder, config),
   }
 }
@@ -70,8 +79,8 @@ function countsIn(folder: string, config: Json, name: string): readonly number[]
 
 /** The tokens, as `Wav2Vec2CTCTokenizer` of transformers reads them. */
 async function readTokens(folder: string, config: Json): Promise<CtcTokens> {
-  const vocabulary = await readVocabulary(folder)
   const settings = (await findJson(folder, 'tokenizer_config.json')) ?? {}
+  const vocabulary = await readVocabulary(folder, textOf(settings.target_lang))
   const idOf = (setting: string, ...usual: readonly string[]) =>
     [textOf(settings[setting]), ...usual]
       .map((text) => (text === undefined ? undefined : vocabulary.get(text)))

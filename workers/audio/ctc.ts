@@ -43,7 +43,7 @@ const WINDOW_SECONDS = 12
 const MARGIN_SHARE = 1 / 6
 const PAUSE_SECONDS_MIN = 1
 
-/** Loads a CTC model in the hub layout: wav2vec2, HuBERT, WavLM. Throws `ModelLoadError`. */
+/** Loads a CTC model in the hub layout, such as wav2vec2 or HuBERT. Throws `ModelLoadError`. */
 export async function openCtc(options: CtcOptions): Promise<Recognizer> {
   const { runtime, folder, onnxFile, session } = options
   const files = await readCtcFiles(folder, onnxFile)

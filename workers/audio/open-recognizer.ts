@@ -31,6 +31,12 @@ const LAYOUTS: Readonly<Record<string, (options: LayoutOptions) => Promise<Recog
   wav2vec2: openCtc,
   hubert: openCtc,
   wavlm: openCtc,
+  unispeech: openCtc,
+  'unispeech-sat': openCtc,
+  'data2vec-audio': openCtc,
+  'wav2vec2-conformer': openCtc,
+  sew: openCtc,
+  'sew-d': openCtc,
   moonshine: openMoonshine,
 }
 

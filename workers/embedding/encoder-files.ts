@@ -32,6 +32,8 @@ export interface EncoderFiles extends ModelLabels {
   readonly unknownId: number | undefined
   /** The token whose vector is read by classifiers with a decoder, such as BART and T5. */
   readonly endId: number | undefined
+  /** Whether texts are rendered as messages of the chat template, as sentence-transformers does. */
+  readonly rendersChats: boolean
   /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
 }
@@ -95,6 +97,7 @@ export async function readEncoderFiles(
     unknownId: unknownIdOf(tokenizerJson),
     endId: endIdOf(config),
     ...readLabels(config),
+    rendersChats: isRecord(sentence.modality_config) && 'message' in sentence.modality_config,
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) ||
       config.is_matryoshka === true ||

@@ -73,6 +73,12 @@ export interface EncoderOptions extends BatchOptions {
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile, options.pooling)
+  if (files.rendersChats) {
+    throw new ModelLoadError(
+      options.folder,
+      'its texts are messages of a chat template (modality_config.message in sentence_bert_config.json), which is not supported for embeddings',
+    )
+  }
   const { poolSize: poolSizeWanted } = options
   const source = files.isTower ? await towerOf(files.modelFile, TEXT_OUTPUTS) : files.modelFile
   const sessions = await openSessionPool(runtime, source, {

@@ -64,6 +64,9 @@ export async function readSentenceHead(
       const found = await findJsonValue(folder, join(path, 'config.json'))
       const config = isRecord(found) ? found : undefined
       if (kind === 'Pooling') {
+        if (config?.include_prompt === false && hasPrompts(settings ?? {})) {
+          throw new Error(`${path}: include_prompt must be true for a model with prompts`)
+        }
         if (config === undefined || chosen !== undefined) continue
         pooling = poolingOf(path, config)
         isStated = true
@@ -87,6 +90,11 @@ export function isMultiVectorConfig(settings: Readonly<Record<string, unknown>>)
   const { model_type: type } = settings
   const isNamed = type === 'ColBERT' || type === 'MultiVectorEncoder'
   return isNamed || MULTI_VECTOR_FIELDS.some((name) => name in settings)
+}
+
+/** Whether `config_sentence_transformers.json` has a prompt that is not empty. */
+function hasPrompts({ prompts }: Readonly<Record<string, unknown>>): boolean {
+  return isRecord(prompts) && Object.values(prompts).some((prompt) => prompt !== '')
 }
 
 /** Modules of models that are not encoders of a single vector. */

@@ -115,13 +115,21 @@ export function countIn(
 
 /**
  * Reads token ids, mostly of single characters, from `vocab.json`, `tokenizer.json`,
- * `config.json` or `tokens.txt`.
+ * `config.json` or `tokens.txt`. `language` chooses where a file has a vocabulary for each one.
+ * Throws `ModelLoadError`.
  */
-export async function readVocabulary(folder: string): Promise<ReadonlyMap<string, number>> {
-  const vocabulary =
+export async function readVocabulary(
+  folder: string,
+  language?: string,
+): Promise<ReadonlyMap<string, number>> {
+  const found =
     (await findJson(folder, 'vocab.json')) ??
     (await findVocabulary(folder)) ??
     vocabularyOf(await findModelText(folder, 'tokens.txt'))
+  const vocabulary =
+    isRecord(found) && Object.values(found).some(isRecord)
+      ? ofLanguage(folder, found, language)
+      : found
   if (!isRecord(vocabulary)) {
     throw new ModelLoadError(
       folder,
@@ -132,6 +140,15 @@ export async function readVocabulary(folder: string): Promise<ReadonlyMap<string
     (entry): entry is [string, number] => Number.isInteger(entry[1]) && (entry[1] as number) >= 0,
   )
   return new Map(entries)
+}
+
+function ofLanguage(folder: string, vocabularies: Json, language: string | undefined): Json {
+  const found = language === undefined ? undefined : vocabularies[language]
+  if (isRecord(found)) return found
+  throw new ModelLoadError(
+    folder,
+    'vocab.json has a vocabulary for each language; target_lang in tokenizer_config.json must name the one that the graph was exported with',
+  )
 }
 
 async function findVocabulary(folder: string): Promise<unknown> {

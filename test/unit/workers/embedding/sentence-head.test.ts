@@ -302,6 +302,26 @@ describe('an input that cannot be filled', () => {
   })
 })
 
+describe('a folder of sentence-transformers is refused', () => {
+  it('where its texts are rendered by a chat template', async () => {
+    const folder = await folderWith({
+      'sentence_bert_config.json': {
+        modality_config: { text: { method: 'forward' }, message: { method: 'forward' } },
+      },
+    })
+    await expect(vectorOf(folder)).rejects.toThrow('its texts are messages of a chat template')
+  })
+
+  it('where its pooling skips the tokens of its prompts', async () => {
+    const skipping = { '1_Pooling/config.json': { pooling_mode: 'mean', include_prompt: false } }
+    const withPrompts = (prompts: object) =>
+      folderWith({ ...skipping, 'config_sentence_transformers.json': { prompts } })
+    const query = await withPrompts({ query: 'query: ', document: '' })
+    await expect(vectorOf(query)).rejects.toThrow('include_prompt must be true')
+    await expect(vectorOf(await withPrompts({ query: '' }))).resolves.toHaveLength(32)
+  })
+})
+
 it('a model of vectors is refused as a reranker at load', async () => {
   const folder = join(MODELS, 'minilm')
   await expect(openReranker({ runtime, folder })).rejects.toThrow('it needs an output logits')
