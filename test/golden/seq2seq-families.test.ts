@@ -10,6 +10,7 @@ import { runJob } from '#test/unit/workers/processors/completion-job.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import { readGenerationRules } from '#workers/text/generation-rules.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
 /** Outputs of transformers for a few texts, recorded by test/fixtures/build-models.py. */
@@ -156,6 +157,24 @@ it('refuses a text beyond the positions of the encoder', async () => {
     param: 'prompt',
     message: expect.stringContaining("This model's maximum context length is 64 tokens"),
   })
+})
+
+it('never writes the tokens that generation_config.json suppresses', async () => {
+  const { engine, text, golden } = await open('t5')
+  const { text: source, greedy: expected } = defined(golden.cases[0])
+  const start = defined(golden.start[0])
+  const answer = async (rules: object) => {
+    const generation = readGenerationRules([{ decoder_start_token_id: start, ...rules }])
+    const job = { ...asked(golden), prompts: [asText(source)] }
+    const { result } = await runJob(job, { engine, text: { ...text, generation } })
+    return defined(result.candidates[0]).tokenIds
+  }
+  const first = defined(expected[0])
+  expect(await answer({ suppress_tokens: null, begin_suppress_tokens: null })).toEqual(expected)
+  expect(await answer({ suppress_tokens: [first] })).not.toContain(first)
+  const begun = await answer({ begin_suppress_tokens: [first, 100_000] })
+  expect(begun[0]).not.toBe(first)
+  expect(await answer({ begin_suppress_tokens: [defined(begun[0])] })).toEqual(expected)
 })
 
 it('draws candidates of one text from one encoding', async () => {

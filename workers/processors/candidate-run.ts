@@ -19,7 +19,7 @@ import type {
 import { rankOf, scoreToken } from '#workers/sampling/logprobs.ts'
 import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
 import { limitThinking } from '#workers/sampling/thinking-budget.ts'
-import { allowOnly, banRepetition, banSequences } from '#workers/sampling/token-rules.ts'
+import { allowOnly, banRepetition, banSequences, banStarts } from '#workers/sampling/token-rules.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { EditFollower } from '#workers/text/prompt-lookup.ts'
 import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
@@ -334,12 +334,17 @@ function sequenceRules(
   const tokensMax = thinkingTokensMax(text, input.hints)
   const tags = findThinkingTags(text)
   const spellings = badWords.flatMap((word) => spellingsOf(text, word))
-  const { bannedSequences = [], repeatedSequenceLength = 0 } = text.generation ?? {}
+  const {
+    bannedSequences = [],
+    bannedStarts = [],
+    repeatedSequenceLength = 0,
+  } = text.generation ?? {}
   const banned = [...spellings, ...bannedSequences]
   const read = prompt.source?.startTokenIds ?? prompt.tokenIds
   return [
     ...(allowed === undefined ? [] : [allowOnly(new Set(allowed), endTokenIds)]),
     ...(banned.length === 0 ? [] : [banSequences(banned)]),
+    ...(bannedStarts.length === 0 ? [] : [banStarts(bannedStarts)]),
     ...(repeatedSequenceLength === 0 ? [] : [banRepetition(repeatedSequenceLength, read)]),
     ...(tokensMax === undefined || tags === undefined
       ? []

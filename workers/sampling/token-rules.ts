@@ -52,6 +52,19 @@ export function banSequences(sequences: readonly (readonly number[])[]): Sequenc
   }
 }
 
+/** Forbids tokens at the beginning of an answer. If no other token is left, one of them is allowed. */
+export function banStarts(tokenIds: readonly number[]): SequenceRule {
+  let hasBegun = false
+  return {
+    accept() {
+      hasBegun = true
+    },
+    process(scores) {
+      if (!hasBegun) ban(scores, tokenIds)
+    },
+  }
+}
+
 /**
  * Forbids the last token of a sequence of `length` tokens that has already occurred in the text, in
  * the prompt or the answer. If no other token is left, one of them is allowed.

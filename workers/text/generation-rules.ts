@@ -10,6 +10,8 @@ export interface GenerationRules {
   readonly forcedStartTokenId?: number
   /** Sequences that no answer contains. */
   readonly bannedSequences: readonly (readonly number[])[]
+  /** Tokens that no answer begins with. */
+  readonly bannedStarts: readonly number[]
   /** Sequences of this many tokens occur at most once in an answer; 0 is off. */
   readonly repeatedSequenceLength: number
 }
@@ -33,7 +35,11 @@ export function readGenerationRules(configs: readonly (Json | undefined)[]): Gen
   return {
     ...(decoderStartTokenId !== undefined && { decoderStartTokenId }),
     ...(forcedStartTokenId !== undefined && { forcedStartTokenId }),
-    bannedSequences: sequencesOf(find('bad_words_ids')),
+    bannedSequences: [
+      ...sequencesOf(find('bad_words_ids')),
+      ...tokensOf(find('suppress_tokens')).map((id) => [id]),
+    ],
+    bannedStarts: tokensOf(find('begin_suppress_tokens')),
     repeatedSequenceLength: isTokenNumber(length) && length <= SEQUENCE_LENGTH_MAX ? length : 0,
   }
 }
@@ -49,6 +55,10 @@ function sequencesOf(value: unknown): readonly (readonly number[])[] {
         sequence.length <= SEQUENCE_LENGTH_MAX &&
         sequence.every(isTokenNumber),
     )
+}
+
+function tokensOf(value: unknown): readonly number[] {
+  return Array.isArray(value) ? value.slice(0, SEQUENCES_MAX).filter(isTokenNumber) : []
 }
 
 function isTokenNumber(value: unknown): value is number {

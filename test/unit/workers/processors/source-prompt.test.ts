@@ -18,7 +18,7 @@ const model = createCompletionModel(
   { ...scriptedEngine(babble, 16), decoderLength: 16 },
   {
     ...text,
-    generation: { bannedSequences: [], repeatedSequenceLength: 0, ...generation },
+    generation: { bannedSequences: [], bannedStarts: [], repeatedSequenceLength: 0, ...generation },
     ...(languages && { languages }),
   },
 )
@@ -62,7 +62,7 @@ it('counts the target among the tokens of a source', async () => {
 it('refuses a model whose files do not name the first token of an answer', () => {
   const engine = { ...scriptedEngine(babble, 16), decoderLength: 16 }
   const { decoderStartTokenId: _, ...rest } = generation
-  const silent = { bannedSequences: [], repeatedSequenceLength: 0, ...rest }
+  const silent = { bannedSequences: [], bannedStarts: [], repeatedSequenceLength: 0, ...rest }
   expect(() => createCompletionModel(engine, { ...text, generation: silent })).toThrow(
     'decoder_start_token_id',
   )
