@@ -100,8 +100,7 @@ function openOnes(context: Context) {
       change: Partial<Pick<Organization, 'name' | 'retentionDays'> & Quotas>,
     ): Promise<Organization> {
       return lock(context, id, async (tx) => {
-        const isIt = eq(organizations.id, id)
-        const updated = tx.update(organizations).set(change).where(isIt)
+        const updated = tx.update(organizations).set(change).where(eq(organizations.id, id))
         return (await updated.returning(summaryOf(tables)))[0] as Organization
       })
     },
