@@ -11,6 +11,7 @@ import {
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import type { Guidance } from '#api/inference/reasoning-fields.ts'
 import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
+import { FILE_FIELDS, fileText } from '#api/inference/text-files.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -61,12 +62,13 @@ const IMAGE_URL = Type.String({
 })
 
 const CONTENT_PART = Type.Object({
-  type: choice(['text', 'refusal', 'image_url']),
+  type: choice(['text', 'refusal', 'image_url', 'file']),
   text: Type.Optional(Type.String()),
   refusal: Type.Optional(Type.String()),
   image_url: Type.Optional(
     Type.Union([IMAGE_URL, Type.Object({ url: IMAGE_URL, detail: DETAIL })]),
   ),
+  file: Type.Optional(Type.Object(FILE_FIELDS)),
 })
 
 /** The fields of one message. */
@@ -203,6 +205,10 @@ function contentOf(
     const place = `${path}[${index}]`
     const value = part[part.type]
     if (value === undefined) throw missingParameter(`${place}.${part.type}`)
+    if (part.type === 'file') {
+      read.addText(fileText(part.file ?? {}, `${place}.file`), '\n')
+      continue
+    }
     if (part.type !== 'image_url') {
       read.addText(value as string)
       continue
@@ -213,7 +219,8 @@ function contentOf(
         "images are only allowed with the roles 'user' and 'tool'.",
       )
     }
-    const { url, detail } = typeof value === 'string' ? { url: value } : value
+    const { image_url: image = '' } = part
+    const { url, detail } = typeof image === 'string' ? { url: image } : image
     read.addImage(images.add({ kind: 'url', url }, { path: `${place}.image_url`, detail }))
   }
   return read.fields

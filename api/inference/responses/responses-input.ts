@@ -12,6 +12,7 @@ import {
 } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
+import { FILE_FIELDS, fileText } from '#api/inference/text-files.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -41,6 +42,7 @@ const PART = variantSchema({
     file_id: optionalString({ description: 'The id of an uploaded image, instead of a URL.' }),
     detail: DETAIL,
   },
+  input_file: { ...FILE_FIELDS, file_url: optionalString(), detail: DETAIL },
 })
 type ContentPart = Static<typeof PART>
 type ImagePart = Omit<Extract<ContentPart, { type: 'input_image' }>, 'type'>
@@ -242,7 +244,9 @@ function contentOf(
   if (typeof content === 'string') return { content }
   const read = new MessageContent()
   for (const [index, part] of content.entries()) {
-    if (part.type === 'input_image') read.addImage(imageOf(part, `${path}[${index}]`, images))
+    const place = `${path}[${index}]`
+    if (part.type === 'input_image') read.addImage(imageOf(part, place, images))
+    else if (part.type === 'input_file') read.addText(fileText(part, place), '\n')
     else read.addText(part.type === 'refusal' ? part.refusal : part.text)
   }
   return read.fields

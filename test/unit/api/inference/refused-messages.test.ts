@@ -61,12 +61,24 @@ const REFUSALS: readonly Refusal[] = [
     'unsupported_value',
     /Images are only supported by certain models/,
   ],
-  ...['input_audio', 'file'].map(
-    (type): Refusal => [
-      { messages: [{ role: 'user', content: [{ type }] }] },
-      'messages[0].content[0].type',
+  [
+    { messages: [{ role: 'user', content: [{ type: 'input_audio' }] }] },
+    'messages[0].content[0].type',
+    'invalid_value',
+    /'input_audio'/,
+  ],
+  [
+    { messages: [{ role: 'user', content: [{ type: 'file' }] }] },
+    'messages[0].content[0].file',
+    'missing_required_parameter',
+    /./,
+  ],
+  ...[{ file_id: 'file-1' }, { file_data: 'data:application/pdf;base64,JVBERi0=' }].map(
+    (file): Refusal => [
+      { messages: [{ role: 'user', content: [{ type: 'file', file }] }] },
+      'messages[0].content[0].file.file_data',
       'invalid_value',
-      new RegExp(`'${type}'`),
+      /Expected a data URL of UTF-8 text/,
     ],
   ),
   [

@@ -42,12 +42,29 @@ const INPUT: readonly Refusal[] = [
   [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value', /'developer'/],
   [{ input: [{ ...USER, name: 'x' }] }, 'input[0].name', 'unknown_parameter', /./],
   [{ input: [{ role: 'user', content: 7 }] }, 'input[0].content', 'invalid_type', /./],
-  ...(['input_file', 'input_audio', 'text'] as const).map(
+  ...(['file', 'input_audio', 'text'] as const).map(
     (type): Refusal => [
       { input: [{ role: 'user', content: [{ type, image_url: 'x' }] }] },
       'input[0].content[0].type',
       'invalid_value',
-      new RegExp(`'${type}'.*'input_text', 'output_text', 'refusal', and 'input_image'`),
+      new RegExp(
+        `'${type}'.*'input_text', 'output_text', 'refusal', 'input_image', and 'input_file'`,
+      ),
+    ],
+  ),
+  ...[
+    { file_data: 'data:application/pdf;base64,JVBERi0=' },
+    { file_data: 'data:text/plain;base64,/w==' },
+    { file_data: 'data:text/plain,a' },
+    { file_data: 'YQ==' },
+    { file_id: 'file-1' },
+    { file_url: 'https://example.com/a.txt' },
+  ].map(
+    (file): Refusal => [
+      { input: [{ role: 'user', content: [{ type: 'input_file', ...file }] }] },
+      'input[0].content[0].file_data',
+      'invalid_value',
+      /Expected a data URL of UTF-8 text.*the text of a PDF, or its pages as images/,
     ],
   ),
   [

@@ -147,6 +147,30 @@ const CHAT_ROWS: readonly Row[] = [
       ],
     },
   ],
+  [
+    'files of text after their names',
+    {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Sum up:' },
+            {
+              type: 'file',
+              file: { filename: 'a.md', file_data: 'data:text/markdown;charset=utf-8;base64,w6Q=' },
+            },
+            { type: 'file', file: { file_data: 'data:application/ld+json;base64,e30=' } },
+            { type: 'text', text: 'b' },
+          ],
+        },
+      ],
+    },
+    {
+      prompts: [
+        { form: 'chat', messages: [{ role: 'user', content: 'Sum up:\na.md\nä\n\n{}\nb' }] },
+      ],
+    },
+  ],
 ]
 
 const TOOL_ROWS: readonly Row[] = [

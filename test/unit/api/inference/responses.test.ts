@@ -107,6 +107,7 @@ describe('the job that a request for a response creates', () => {
         content: [
           { type: 'input_text', text: 'a' },
           { type: 'input_text', text: 'b' },
+          { type: 'input_file', filename: 'c.txt', file_data: 'data:text/plain;base64,Yw==' },
         ],
       },
       {
@@ -149,7 +150,7 @@ describe('the job that a request for a response creates', () => {
         messages: [
           { role: 'system', content: 'Be kind.' },
           { role: 'system', content: 'Be brief.' },
-          { role: 'user', content: 'ab' },
+          { role: 'user', content: 'ab\nc.txt\nc\n' },
           {
             role: 'assistant',
             content: 'Sure.',
