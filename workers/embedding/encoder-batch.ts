@@ -56,6 +56,12 @@ export function checkInputs(
       if (type === 'int64' && dims.length <= 1) continue
       throw new ModelLoadError(file, `${name} must be int64 of at most one dimension`)
     }
+    if (name === 'decoder_input_ids') {
+      throw new ModelLoadError(
+        file,
+        'the graph contains a decoder too; export the encoder alone, such as T5EncoderModel with torch.onnx.export',
+      )
+    }
     if (!KNOWN_INPUTS.includes(name)) {
       throw new ModelLoadError(file, `the encoder needs an unknown input ${name}`)
     }

@@ -296,6 +296,10 @@ describe('an input that cannot be filled', () => {
     ['unknown input task_id', [ids, { ...ids, name: 'task_id' }]],
     ['input_ids must be [batch, length] of any size, not [1, 128]', [{ ...ids, dims: [1, 128] }]],
     ['input_ids must be int64 or int32', [{ ...ids, type: 'float32' as const }]],
+    [
+      'export the encoder alone, such as T5EncoderModel',
+      [ids, { ...ids, name: 'decoder_input_ids' }],
+    ],
     ['it has no input_ids', [{ ...ids, name: 'attention_mask' }]],
   ])('is named at load: %s', (sentence, inputs) => {
     expect(() => checkInputs({ file: 'model.onnx', inputs })).toThrow(sentence)
