@@ -1,5 +1,3 @@
-import { Buffer } from 'node:buffer'
-
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { optionalString } from './field-schemas.ts'

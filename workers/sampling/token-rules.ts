@@ -52,7 +52,9 @@ export function banSequences(sequences: readonly (readonly number[])[]): Sequenc
   }
 }
 
-/** Forbids tokens at the beginning of an answer. If no other token is left, one of them is allowed. */
+/**
+ * Forbids tokens at the beginning of an answer. If no other token is left, one of them is allowed.
+ */
 export function banStarts(tokenIds: readonly number[]): SequenceRule {
   let hasBegun = false
   return {
