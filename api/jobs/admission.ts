@@ -37,8 +37,8 @@ interface AdmissionOptions {
   /** The state of the workers, from their heartbeats. */
   readonly ledger: {
     readonly workers: readonly WorkerHeartbeat[]
-    /** Names of queues whose model cannot be loaded. */
-    readonly unavailable: ReadonlySet<string>
+    /** The names of queues whose model cannot be loaded, with the reason. */
+    readonly unavailable: ReadonlyMap<string, string>
     /** Ids of models that operators have disabled. */
     readonly disabled: ReadonlySet<string>
   }
@@ -79,7 +79,8 @@ export class Admission {
     const { redis, keys, clock, ledger } = this.#options
     const { kind, model, organizationId, deadlineAtMs } = job
     if (ledger.disabled.has(model.id)) throw modelDisabled(model.id)
-    if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
+    const loadError = ledger.unavailable.get(queueName(kind, model.id))
+    if (loadError !== undefined) throw modelUnavailable(model.id, loadError)
     // Later jobs count this one; earlier ones may already have been enqueued or refused.
     const others = Math.min(earlier, window.entering - 1)
     const admission = await assignTicket(redis, keys, {
@@ -164,24 +165,34 @@ export function projectedWaitMs(depth: number, capacity: Capacity): number | und
   return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
 }
 
-/** The names of the queues whose model is served by live workers, none of which can load it. */
-export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
+/**
+ * The names of the queues whose model is served by live workers, none of which can load it, with
+ * the reason of one of them.
+ */
+export function unavailableQueues(
+  workers: readonly WorkerHeartbeat[],
+): ReadonlyMap<string, string> {
   const queues = workers
     .filter(({ isDraining }) => !isDraining)
     .flatMap((heartbeat) => heartbeat.queues)
   const isHopeful = (queue: ServedQueue): boolean => queue.isReady || queue.isFailing !== true
   const hopeful = new Set(queues.filter(isHopeful).map(nameOf))
-  return new Set(queues.map(nameOf).filter((name) => !hopeful.has(name)))
+  const failing = queues.filter((queue) => !hopeful.has(nameOf(queue)))
+  return new Map(failing.map((queue) => [nameOf(queue), queue.loadError ?? '']))
 }
 
 function nameOf({ kind, modelId }: Pick<ServedQueue, 'kind' | 'modelId'>): string {
   return queueName(kind, modelId)
 }
 
+/** The folders before a file name, which are not shown to clients. */
+const FOLDERS = /(?:\/[^\s/:'"`]+)+\/(?=[^\s/])/g
+
 /** The refusal of a job whose model cannot be loaded. */
-export function modelUnavailable(modelId: string): ServiceError {
+export function modelUnavailable(modelId: string, loadError: string): ServiceError {
+  const reason = loadError === '' ? '' : ` (${loadError.replaceAll(FOLDERS, '')})`
   return failure.overloaded(
-    `The model \`${modelId}\` could not be loaded and is not available at the moment. Please retry later.`,
+    `The model \`${modelId}\` could not be loaded and is not available at the moment${reason}. Please retry later.`,
     { code: 'model_unavailable', retryAfterSeconds: LOAD_RETRY_SECONDS, shouldRetry: true },
   )
 }

@@ -36,7 +36,7 @@ export class JobLedger {
   readonly #jobs = new Map<string, OwnedJob>()
   readonly #missingSince = new Map<string, number>()
   #workers: readonly WorkerHeartbeat[] = []
-  #unavailable: ReadonlySet<string> = new Set()
+  #unavailable: ReadonlyMap<string, string> = new Map()
   #disabled: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
   #timer: NodeJS.Timeout | undefined
@@ -51,8 +51,8 @@ export class JobLedger {
     return this.#workers
   }
 
-  /** The names of the queues whose model could not be loaded at the last check. */
-  get unavailable(): ReadonlySet<string> {
+  /** The queues whose model could not be loaded at the last check, with the reason. */
+  get unavailable(): ReadonlyMap<string, string> {
     return this.#unavailable
   }
 
@@ -130,8 +130,9 @@ export class JobLedger {
     if (this.#unavailable.size === 0) return
     for (const job of this.#jobs.values()) {
       const { kind, modelId } = job.envelope
-      const isHopeless = this.#unavailable.has(queueName(kind, modelId))
-      if (isHopeless && job.life.phase === 'waiting') job.buffer.fail(modelUnavailable(modelId))
+      const loadError = this.#unavailable.get(queueName(kind, modelId))
+      if (loadError === undefined || job.life.phase !== 'waiting') continue
+      job.buffer.fail(modelUnavailable(modelId, loadError))
     }
   }
 

@@ -34,12 +34,12 @@ const isRefused = { kind: 'overloaded', code: 'model_unavailable', retryAfterSec
 it('a request for a model that cannot be loaded is refused, until it can be', async () => {
   let isDamaged = true
   await startWorker(() => {
-    if (isDamaged) throw new Error('a file is damaged')
+    if (isDamaged) throw new Error('/srv/models/toy/onnx/model.onnx: the file is damaged')
   })
-  const message = 'The model `toy` could not be loaded and is not available at the moment.'
   await expect(ask()).rejects.toMatchObject({
     ...isRefused,
-    message: expect.stringContaining(message),
+    message:
+      'The model `toy` could not be loaded and is not available at the moment (model.onnx: the file is damaged). Please retry later.',
   })
   await expect(ask()).rejects.toMatchObject(isRefused)
   isDamaged = false

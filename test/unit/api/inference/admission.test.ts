@@ -72,7 +72,7 @@ describe('the projected wait', () => {
 describe('a queue', () => {
   const failing = { isReady: false, isFailing: true } as const
   it.each<[string, readonly WorkerHeartbeat[], boolean]>([
-    ['is out of order when all its workers fail to load its model', [heartbeatOf(failing)], true],
+    ['is unavailable when all its workers fail to load its model', [heartbeatOf(failing)], true],
     [
       'is not while one still loads it',
       [heartbeatOf(failing), heartbeatOf({ isReady: false })],
