@@ -78,6 +78,7 @@ export async function readForm<File>(
     raw.on('data', reading.count)
     // The first call connects the parser; from then on the body flows.
     await Promise.race([reading.readAll(parts), reading.refusal])
+    await request.context.confirmCaller?.()
     reportIgnored(request, reading.ignored)
     return reading.form
   } catch (error) {

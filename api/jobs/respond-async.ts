@@ -100,6 +100,7 @@ async function withForm<Result>(
   })
   try {
     const { key } = await temporary.put(passThrough(http.request.raw, metered), signal)
+    await http.request.context.confirmCaller?.()
     return await services.forms.with(
       () => readObject(services.store, key, FORM_BYTES_MAX),
       use,

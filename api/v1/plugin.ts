@@ -9,13 +9,14 @@ import {
   writeIgnoredHeader,
 } from '#api/http/validation.ts'
 import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/stored-requests.ts'
+import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { type AllowedMethods, methodNotAllowed, watchMethods } from './allowed-methods.ts'
 import { type CredentialServices, createAuthenticate, notAMember, TRUST_MS } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
-import { type Caller, requireCreator, requireScope } from './request-context.ts'
+import { type Caller, callerOf, requireCreator, requireScope } from './request-context.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'
 
@@ -97,19 +98,18 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       request.context.onUse = (use) => stored.noteUse(use)
       return
     }
+    const identifiedAtMs = services.clock.monotonic()
     const caller = await identify(request, scope)
+    request.context.confirmCaller = createConfirm(request, {
+      identify: () => identify(request, scope),
+      clock: services.clock,
+      identifiedAtMs,
+    })
     reportIgnored(request, ignoredHeaders(request, caller.organizationId))
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
   })
-  app.addHook('preValidation', async (request) => {
-    const { scope } = request.routeOptions.config
-    const { caller, identifiedAtMs } = request.context
-    if (scope === undefined || caller === undefined || identifiedAtMs === undefined) return
-    if (services.clock.monotonic() - identifiedAtMs < TRUST_MS) return
-    const { organizationId } = await identify(request, scope)
-    if (organizationId !== caller.organizationId) throw notAMember(caller.organizationId)
-  })
+  app.addHook('preValidation', async ({ context }) => context.confirmCaller?.())
   for (const gate of services.gates ?? []) {
     app.addHook('preValidation', async (request, reply) => {
       const { scope } = request.routeOptions.config
@@ -134,7 +134,6 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
 function createIdentify(services: V1Services) {
   const authenticate = createAuthenticate(services)
   return async (request: FastifyRequest, scope: RequiredScope): Promise<Caller> => {
-    const identifiedAtMs = services.clock.monotonic()
     const organization = request.headers['openai-organization']
     const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
     const caller = await authenticate({
@@ -146,8 +145,29 @@ function createIdentify(services: V1Services) {
     })
     requireScope(caller, scope)
     if (outlasts) await requireCreator(services.apiKeys, caller)
-    Object.assign(request.context, { caller, identifiedAtMs })
+    request.context.caller = caller
     return caller
+  }
+}
+
+/** Identifies the caller again when the last time is too long ago; called after a body was read. */
+function createConfirm(
+  request: FastifyRequest,
+  identified: {
+    readonly identify: () => Promise<Caller>
+    readonly clock: Clock
+    readonly identifiedAtMs: number
+  },
+): () => Promise<void> {
+  const { identify, clock } = identified
+  const { organizationId } = callerOf(request)
+  let { identifiedAtMs } = identified
+  return async () => {
+    const nowMs = clock.monotonic()
+    if (nowMs - identifiedAtMs < TRUST_MS) return
+    identifiedAtMs = nowMs
+    const now = await identify()
+    if (now.organizationId !== organizationId) throw notAMember(organizationId)
   }
 }
 

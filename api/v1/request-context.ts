@@ -18,8 +18,11 @@ import type { RequiredScope } from './scopes.ts'
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
-  /** Monotonic milliseconds of the last check of the credential; absent for stored requests. */
-  identifiedAtMs?: number
+  /**
+   * Checks the credential again if its last check is too long ago; for the end of a body. Absent
+   * for stored requests.
+   */
+  confirmCaller?: () => Promise<void>
   /** Set by the guard of the console. */
   administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */

@@ -1,11 +1,14 @@
+import multipart from '@fastify/multipart'
 import { afterEach, expect } from 'vitest'
 
+import { readForm } from '#api/http/form.ts'
 import { registerKeys } from '#api/inference/keys.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { failure } from '#shared/errors.ts'
 import { it } from '#test/support/services.ts'
 import { openSlowRequest } from '#test/support/slow-body.ts'
 import { openV1App } from '#test/support/v1-app.ts'
@@ -72,4 +75,33 @@ it('accepts a slow body of a valid key', async ({ database }) => {
   await lookedUp
   advance(1000)
   expect(await finish()).toMatchObject({ status: 200, body: { name: 'slow' } })
+})
+
+it('refuses a form whose key was revoked before its end', async ({ database }) => {
+  const [tables, begun] = [organizationTables(''), Promise.withResolvers<void>()]
+  const apiKeys = openApiKeys(database.db, tables)
+  let aheadMs = 0
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs }
+  const surface = async (app: Parameters<typeof registerKeys>[0]) => {
+    await app.register(multipart)
+    app.post('/forms', { config: { scope: 'files' } }, async (request) => {
+      begun.resolve()
+      const rules = { fields: ['purpose'], files: [], bytesMax: 1000 }
+      const refuse = () => failure.tooLarge('The form is too large.')
+      return readForm(request, { ...rules, tooLarge: refuse, receive: async () => '' })
+    })
+  }
+  const { app, base, key } = await openV1App(database, [surface], { apiKeys, clock })
+  closers.push(() => app.close())
+  const form = '--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n--b--\r\n'
+  const headers = {
+    authorization: `Bearer ${key}`,
+    'content-type': 'multipart/form-data; boundary=b',
+  }
+  const finish = openSlowRequest(`${base}/v1/forms`, headers, Buffer.from(form))
+  await begun.promise
+  const [revoked] = await apiKeys.list('org-one')
+  await apiKeys.revoke('org-one', revoked?.id ?? '')
+  aheadMs = 1000
+  expect(await finish()).toMatchObject({ status: 401 })
 })
