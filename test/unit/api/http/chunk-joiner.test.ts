@@ -9,6 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { readForm } from '#api/http/form.ts'
 import { ChunkJoiner, joinSmallChunks } from '#api/http/sse.ts'
 import { registerJsonBody } from '#api/http/validation.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
 import { failure } from '#shared/errors.ts'
 
 const BYTES = 200_000
@@ -60,6 +61,7 @@ describe('a body that comes byte by byte', () => {
     ['a form where none is read', 'multipart/form-data; boundary=b', 'x'.repeat(BYTES)],
   ])('is collected in whole pieces: %s', async (_name, type, body) => {
     const app = fastify({ bodyLimit: 2 * BYTES })
+    addRequestContext(app)
     registerJsonBody(app)
     joinSmallChunks(app)
     let pieces = 0
@@ -81,6 +83,7 @@ describe('a body that comes byte by byte', () => {
 
   it('brings the file of form data in joined chunks', async () => {
     const app = fastify({ bodyLimit: 2 * BYTES })
+    addRequestContext(app)
     joinSmallChunks(app)
     await app.register(multipart)
     app.post('/', async (request) => {

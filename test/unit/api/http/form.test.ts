@@ -6,6 +6,7 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import { type FormFile, readForm } from '#api/http/form.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 const BOUNDARY = 'b0undary'
@@ -21,6 +22,7 @@ describe('a form', () => {
   beforeEach(async () => {
     receive = readText
     app = Fastify()
+    addRequestContext(app)
     await app.register(multipart)
     app.setErrorHandler((error, _request, reply) => {
       const status = error instanceof ServiceError ? 400 : 413
