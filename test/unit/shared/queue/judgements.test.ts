@@ -63,7 +63,7 @@ describe('the time of the queues', () => {
   })
 
   it('follows every fast answer, and a slow one only if the last answer is old', async () => {
-    const local = { monotonicMs: 0 }
+    const local = { monotonicMs: 1_000_000 }
     const clock = new RedisClock({ now: () => 0, monotonic: () => local.monotonicMs })
     const timeAfter = async (seconds: number, roundTripMs: number) => {
       const time = async () => {
