@@ -92,13 +92,16 @@ describe('POST /v1/images/edits', () => {
   it.each([
     ['an opaque', OPAQUE],
     ['a grey', GREY],
-  ])('lets the worker redraw all of %s image without making a mask of its size', async (_kind, image) => {
-    const response = await post('edits', [file('image', image), PROMPT, ['quality', 'hd']])
-    expect(response.statusCode).toBe(200)
-    expect(response.headers['x-millrace-ignored-parameters']).toBe('quality')
-    expect(images.submitted()).not.toHaveProperty('maskKey')
-    expect(images.seen()).toEqual([image])
-  })
+  ])(
+    'lets the worker redraw all of %s image without making a mask of its size',
+    async (_kind, image) => {
+      const response = await post('edits', [file('image', image), PROMPT, ['quality', 'hd']])
+      expect(response.statusCode).toBe(200)
+      expect(response.headers['x-millrace-ignored-parameters']).toBe('quality')
+      expect(images.submitted()).not.toHaveProperty('maskKey')
+      expect(images.seen()).toEqual([image])
+    },
+  )
 
   it('leaves no files when its job fails', async () => {
     surface.submitter.script = () => {
