@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { readForm } from '#api/http/form.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { inspectImage } from '#api/inference/images/uploaded-image.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
 import { failure } from '#shared/errors.ts'
 import { type AudioDecoder, findAudioDecoder, SAMPLE_RATE } from '#workers/audio/decode.ts'
 import { openImage } from '#workers/image/image-file.ts'
@@ -129,6 +130,7 @@ describe('forms', () => {
   let app: FastifyInstance
   beforeAll(async () => {
     app = fastify()
+    addRequestContext(app)
     await app.register(multipart)
     app.setErrorHandler((thrown, _request, reply) => {
       const error = normalizeError(thrown)
