@@ -1,3 +1,5 @@
+import { pool } from './pooling.ts'
+
 /** How the features of an image become its vector. */
 export interface ImagePooling {
   /** By the names of `options.pooling`; as the features are if undefined. */
@@ -20,19 +22,14 @@ export function poolImages(
   const [images = 1, second = 1, third = 1, fourth = 1] = dims
   if (dims.length === 4) return means(values, { images, dimensions: second, count: third * fourth })
   if (dims.length !== 3) return values
-  const [tokens, dimensions] = [second, third]
-  const isFirst = (mode ?? (tokens > patches ? 'cls' : 'mean')) === 'cls'
+  const [width, dimensions] = [second, third]
+  // Images have no padding.
+  const mask = new BigInt64Array(images * width).fill(1n)
+  const pooling = mode ?? (width > patches ? 'cls' : 'mean')
   const vectors = new Float32Array(images * dimensions)
   for (let image = 0; image < images; image += 1) {
-    const start = image * tokens * dimensions
-    for (let at = 0; at < dimensions; at += 1) {
-      let sum = 0
-      const last = isFirst ? 1 : tokens
-      for (let token = 0; token < last; token += 1) {
-        sum += values[start + token * dimensions + at] as number
-      }
-      vectors[image * dimensions + at] = sum / last
-    }
+    const vector = pool(pooling, { data: values, width, dimensions, mask }, image)
+    vectors.set(vector, image * dimensions)
   }
   return vectors
 }
