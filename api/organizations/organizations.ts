@@ -60,7 +60,7 @@ interface Context {
   readonly tables: OrganizationTables
   readonly users: AuthTables['users']
   readonly perUserMax: number
-  /** Absent for the operator, who has every right. */
+  /** Absent for the operator, whose changes need no role. */
   readonly permit?: Permit
 }
 
