@@ -99,6 +99,13 @@ describe('the documents', () => {
     expect(broken(current, calls, isAccepted)).toEqual([])
   })
 
+  it('list each unreleased change in one line', () => {
+    const log = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')
+    const unreleased = log.split(/^## /m).find((part) => part.startsWith('Unreleased')) ?? ''
+    expect(unreleased).toContain('\n- ')
+    expect(unreleased.match(/^ +\S.*/gm) ?? []).toEqual([])
+  })
+
   it('name settings that .env.example lists', () => {
     const known = new Set(renderEnvExample().match(/[A-Z][A-Z\d_]{2,}/g))
     const isKnown = (name: string): boolean => known.has(name)
