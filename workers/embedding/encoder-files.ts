@@ -4,7 +4,7 @@ import { isRecord } from '#shared/json.ts'
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
 
-import { hasBothTowers } from './joint-towers.ts'
+import { readsOf } from './joint-towers.ts'
 import { type ModelLabels, readLabels } from './labels.ts'
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
@@ -64,7 +64,7 @@ export async function readEncoderFiles(
   const whole = await readJson(folder, 'config.json')
   const isTower =
     basename(modelFile).startsWith('text_model') ||
-    (isRecord(whole.text_config) && (await hasBothTowers(modelFile)))
+    (isRecord(whole.text_config) && (await readsOf(modelFile)).images)
   const config = isTower ? configOfTexts(whole) : whole
   const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
   const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}

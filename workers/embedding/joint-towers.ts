@@ -9,21 +9,20 @@ import { resolveWeights } from '#workers/graph/resolve-weights.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import type { ModelBytes } from '#workers/runtime/runtime.ts'
 
-/** Whether a graph has a tower for texts and one for images, as in optimum's exports of CLIP. */
-export async function hasBothTowers(file: string): Promise<boolean> {
-  const { graph } = await readModelFile(file)
-  return readsBoth(graph)
+interface GraphReads {
+  readonly texts: boolean
+  readonly images: boolean
 }
 
-/** Whether a graph reads images and no texts, as in exports of DINOv2 and ViT. */
-export async function readsImagesAlone(file: string): Promise<boolean> {
+/** What a graph reads: both, if it has a tower for each, as in optimum's exports of CLIP. */
+export async function readsOf(file: string): Promise<GraphReads> {
   const { graph } = await readModelFile(file)
-  const names = graph.inputs.map(({ name }) => name)
-  return names.includes('pixel_values') && !names.includes('input_ids')
+  return readsOfGraph(graph)
 }
 
-function readsBoth({ inputs }: Graph): boolean {
-  return ['input_ids', 'pixel_values'].every((wanted) => inputs.some(({ name }) => name === wanted))
+function readsOfGraph({ inputs }: Graph): GraphReads {
+  const has = (wanted: string): boolean => inputs.some(({ name }) => name === wanted)
+  return { texts: has('input_ids'), images: has('pixel_values') }
 }
 
 /**
@@ -39,7 +38,8 @@ export async function towerOf(
   const [name] = outputs.filter((wanted) =>
     read.graph.outputs.some((value) => value.name === wanted),
   )
-  if (!readsBoth(read.graph) || name === undefined) return file
+  const reads = readsOfGraph(read.graph)
+  if (!reads.texts || !reads.images || name === undefined) return file
   const model = await resolveWeights(read, { file, realFile })
   if (model === undefined) return file
   const wanted = model.graph.outputs.filter((value) => value.name === name)

@@ -14,7 +14,7 @@ import {
   openImageTower,
   type TowerOptions,
 } from '#workers/embedding/image-tower.ts'
-import { hasBothTowers, readsImagesAlone } from '#workers/embedding/joint-towers.ts'
+import { readsOf } from '#workers/embedding/joint-towers.ts'
 import { openMultiVectorEncoder } from '#workers/embedding/multi-vector-encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openSparseEncoder } from '#workers/embedding/sparse-encoder.ts'
@@ -60,9 +60,10 @@ export async function openEmbeddingModel(
   }
   const can = (capability: string): boolean => model.capabilities.includes(capability)
   if (can('classify') && can('vision')) return openImageClassifierModel(tools, options)
-  if (can('embedding') || can('vision')) {
-    const file = await findModelFile(folder, onnxFile)
-    if (await readsImagesAlone(file)) return openImageEmbeddingModel(model, tools, file)
+  const file = await findModelFile(folder, onnxFile)
+  const reads = await readsOf(file)
+  if ((can('embedding') || can('vision')) && reads.images && !reads.texts) {
+    return openImageEmbeddingModel(model, tools, file)
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOfParts([modelFile])
@@ -98,7 +99,7 @@ export async function openEmbeddingModel(
   const plain = { task: 'embed', reads: 'texts', encoder, options: model.options } as const
   if (!can('vision')) return { opened: plain, bytes }
   return closeOnFailure(encoder, async () => {
-    const isJoint = await hasBothTowers(modelFile)
+    const isJoint = reads.images && reads.texts
     const file = isJoint ? modelFile : await findCompanion(modelFile, 'vision_model')
     const { dimensions: width } = encoder
     const tower = await openTower(model, tools, { file, outputs: IMAGE_OUTPUTS, width })

@@ -189,22 +189,24 @@ function unscaled(view: GraphView, tensor: string): string {
  * if it was first transposed to [batch, length, heads, size] and `withTransposedGuards` reverts it.
  */
 function unguarded(view: GraphView, output: string): string {
-  let isTurned = false
-  for (let name = output; ; isTurned = true) {
+  let isTransposed = false
+  for (let name = output; ; isTransposed = true) {
     const [node, ...others] = view.consumers(name)
     if (node === undefined || others.length > 0) return output
     if (node.operator === 'Where' && node.inputs[0] !== name) {
       const [result = output] = node.outputs
-      const turned = result.endsWith('/guarded') ? view.consumers(result)[0]?.outputs[0] : undefined
-      return isTurned ? (turned ?? output) : result
+      const restored = result.endsWith('/guarded')
+        ? view.consumers(result)[0]?.outputs[0]
+        : undefined
+      return isTransposed ? (restored ?? output) : result
     }
-    if (!TURNING.includes(node.operator) || node.outputs[0] === undefined) return output
+    if (!LAYOUT_OPERATORS.includes(node.operator) || node.outputs[0] === undefined) return output
     name = node.outputs[0]
   }
 }
 
-const TURNING = ['Transpose', 'Reshape']
-const TURNED = { attributes: { perm: ints(0, 2, 1, 3) } }
+const LAYOUT_OPERATORS = ['Transpose', 'Reshape']
+const SWAPPED_AXES = { attributes: { perm: ints(0, 2, 1, 3) } }
 
 /**
  * Adds a transposition to [batch, heads, length, size] and back where a graph transposes the output
@@ -215,11 +217,11 @@ export function withTransposedGuards(model: Model): Model {
   const view = new GraphView(model.graph)
   const nodes = model.graph.nodes.flatMap((node) => {
     const [name = ''] = node.outputs
-    if (!isTurnedGuard(view, node)) return [node]
+    if (!isTransposedGuard(view, node)) return [node]
     return [
       { ...node, outputs: [`${name}/guarded`] },
-      makeNode('Transpose', [`${name}/guarded`], `${name}/heads`, TURNED),
-      makeNode('Transpose', [`${name}/heads`], name, TURNED),
+      makeNode('Transpose', [`${name}/guarded`], `${name}/heads`, SWAPPED_AXES),
+      makeNode('Transpose', [`${name}/heads`], name, SWAPPED_AXES),
     ]
   })
   return nodes.length === model.graph.nodes.length
@@ -227,17 +229,17 @@ export function withTransposedGuards(model: Model): Model {
     : { ...model, graph: { ...model.graph, nodes } }
 }
 
-function isTurnedGuard(view: GraphView, { operator, inputs }: GraphNode): boolean {
+function isTransposedGuard(view: GraphView, { operator, inputs }: GraphNode): boolean {
   const [, zero = '', guarded = ''] = inputs
   if (operator !== 'Where' || view.scalar(zero) !== 0) return false
   let node = view.producer(guarded)
-  let isTurned = false
+  let isTransposed = false
   for (let passed = 0; node && passed < view.graph.nodes.length; passed += 1) {
-    if (!TURNING.includes(node.operator)) break
-    isTurned ||= node.operator === 'Transpose'
+    if (!LAYOUT_OPERATORS.includes(node.operator)) break
+    isTransposed ||= node.operator === 'Transpose'
     node = view.producer(node.inputs[0] ?? '')
   }
-  return isTurned && (node?.operator === 'MatMul' || node?.operator === 'Attention')
+  return isTransposed && (node?.operator === 'MatMul' || node?.operator === 'Attention')
 }
 
 function findRotary(
