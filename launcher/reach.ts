@@ -1,5 +1,6 @@
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
+import { QUEUE_REDIS_SETTING } from '#shared/config/queue-redis.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ping } from '#shared/db/hosts.ts'
 import { createLogger } from '#shared/logger.ts'
@@ -27,8 +28,11 @@ export async function openReachableDatabase(config: DatabaseConfig): Promise<Dat
 }
 
 /** Fails unless Redis answers within a few seconds, is new enough and evicts nothing. */
-export async function reachRedis({ redisUrl }: Pick<InfraConfig, 'redisUrl'>): Promise<void> {
-  await waitUntil(() => greetRedis(redisUrl), { timeoutMs: REDIS_TIMEOUT_MS })
+export async function reachRedis(
+  { redisUrl }: Pick<InfraConfig, 'redisUrl'>,
+  setting = 'REDIS_URL',
+): Promise<void> {
+  await waitUntil(() => greetRedis(redisUrl, setting), { timeoutMs: REDIS_TIMEOUT_MS })
   const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
   try {
     await checkRedis(redis)
@@ -38,10 +42,18 @@ export async function reachRedis({ redisUrl }: Pick<InfraConfig, 'redisUrl'>): P
 }
 
 // The connections of the tiers retry; this one reports the error at once.
-async function greetRedis(url: string): Promise<void> {
+async function greetRedis(url: string, setting: string): Promise<void> {
   await probeRedis(url).catch((error: Error) => {
-    throw new Error(`Redis cannot be used: ${error.message}; check REDIS_URL`)
+    throw new Error(`Redis cannot be used: ${error.message}; check ${setting}`)
   })
+}
+
+/** Does the same for every Redis with queues beside that of `REDIS_URL`; returns their number. */
+export async function reachQueueRedis({
+  queueRedis: [, ...further],
+}: Pick<InfraConfig, 'queueRedis'>): Promise<number> {
+  await Promise.all(further.map((each) => reachRedis(each, QUEUE_REDIS_SETTING)))
+  return further.length
 }
 
 /** Fails unless the object storage answers and has the bucket. */
@@ -64,6 +76,7 @@ export async function reachWhatIsGiven(env: Env, config: Config): Promise<void> 
   const { infra, database } = config
   const outcomes = await Promise.allSettled([
     env.REDIS_URL === undefined ? undefined : reachRedis(infra),
+    reachQueueRedis(infra),
     (env.AUTH_DB_DATABASE_URL ?? env.DATABASE_URL) === undefined
       ? undefined
       : openReachableDatabase(database).then((opened) => opened.close()),

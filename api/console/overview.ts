@@ -1,13 +1,10 @@
-import type { Queue } from 'bullmq'
-import type { Redis } from 'ioredis'
-
+import type { JobQueues } from '#api/jobs/job-queues.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import type { DependencyState } from '#shared/dependencies.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
-import { readOldestWaitMs } from '#shared/queue/depth.ts'
-import type { QueueKeys } from '#shared/queue/keys.ts'
-import { countLostWorkers, type ServedQueue, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import { readDepth, readOldestWaitMs } from '#shared/queue/depth.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
 import type { SeriesSample } from './series-log.ts'
@@ -16,8 +13,9 @@ import type { SeriesSample } from './series-log.ts'
 export interface QueueOverview {
   readonly kind: QueueKind
   readonly modelId: string
-  readonly waiting: number
-  readonly running: number
+  /** Undefined while the Redis of the queue is away, like the two below. */
+  readonly waiting: number | undefined
+  readonly running: number | undefined
   readonly oldestWaitMs: number | undefined
   /** Requests of the last hour that failed on the server side. */
   readonly failedLastHour: number
@@ -59,11 +57,8 @@ export interface OverviewServices {
   readonly catalogue: Catalogue
   readonly version: string
   readonly slowAfterMs: number
-  readonly redis: Redis
-  readonly keys: QueueKeys
   readonly dependencies: { states(): Promise<readonly DependencyState[]> }
-  queueOf(kind: QueueKind, modelId: string): Queue
-  workers(): Promise<readonly WorkerHeartbeat[]>
+  readonly queues: Pick<JobQueues, 'of' | 'workers' | 'workersLost'>
   incidents(): Promise<Incidents>
   outbox(): Promise<Outbox>
 }
@@ -94,7 +89,7 @@ export function sampleOf({ queues }: Overview): SeriesSample {
   return {
     slots: sum(({ slots }) => slots),
     slotsUsed: sum(({ slotsUsed }) => slotsUsed),
-    waiting: sum(({ waiting }) => waiting),
+    waiting: sum(({ waiting = 0 }) => waiting),
     oldestWaitMs: Math.max(0, ...queues.map(({ oldestWaitMs = 0 }) => oldestWaitMs)),
   }
 }
@@ -111,8 +106,8 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
     return { ...base, queues: [], workers: [], workersLost: 0, incidents }
   }
   const [workers, workersLost, incidents] = await Promise.all([
-    services.workers(),
-    countLostWorkers(services.redis, services.keys),
+    services.queues.workers(),
+    services.queues.workersLost(),
     services.incidents(),
   ])
   const queues = await Promise.all(
@@ -127,9 +122,12 @@ async function readQueue(
   known: { readonly workers: readonly WorkerHeartbeat[]; readonly incidents: Incidents },
 ): Promise<QueueOverview> {
   const { kind, id } = model
+  const queue = { kind, modelId: id }
+  const server = services.queues.of(kind, id)
+  // Nothing is known while the Redis of the queue is away.
   const [counts, oldestWaitMs] = await Promise.all([
-    services.queueOf(kind, id).getJobCounts('prioritized', 'waiting', 'delayed', 'active'),
-    readOldestWaitMs(services.redis, services.keys, { kind, modelId: id }),
+    readDepth(server, queue).catch(() => undefined),
+    readOldestWaitMs(server, queue).catch(() => undefined),
   ])
   const served = known.workers.flatMap(({ queues }) =>
     queues.filter((queue) => queue.kind === kind && queue.modelId === id),
@@ -140,8 +138,8 @@ async function readQueue(
     kind,
     modelId: id,
     oldestWaitMs,
-    waiting: (counts.prioritized ?? 0) + (counts.waiting ?? 0) + (counts.delayed ?? 0),
-    running: counts.active ?? 0,
+    waiting: counts && counts.prioritized + counts.waiting + counts.delayed,
+    running: counts?.active,
     failedLastHour: known.incidents.errors
       .filter(({ modelId, kind: error }) => modelId === id && ERROR_KINDS[error].status >= 500)
       .reduce((total, { count }) => total + count, 0),

@@ -1,5 +1,4 @@
 import type { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
-import type { Queue } from 'bullmq'
 import { type FastifyInstance, fastify } from 'fastify'
 
 import { lateApp } from '#api/http/late-app.ts'
@@ -7,14 +6,13 @@ import { normalizeError } from '#api/http/normalize-error.ts'
 import { SCHEMA_CONTROLLER } from '#api/http/serialization.ts'
 import { wayToRoot } from '#api/pages/html.ts'
 import { MAX_PARAM_LENGTH, sendSecurityHeaders } from '#api/server/app.ts'
-import { type Catalogue, queuesOf } from '#shared/catalogue.ts'
-import type { QueueKind } from '#shared/contracts/job.ts'
+import { queuesOf } from '#shared/catalogue.ts'
 
-export interface QueueBoardServices {
-  readonly catalogue: Catalogue
+import type { OverviewServices } from './overview.ts'
+
+export interface QueueBoardServices extends Pick<OverviewServices, 'catalogue' | 'queues'> {
   /** Calls a function after every change of the catalogue. */
   onCatalogueChange(listener: () => void): void
-  queueOf(kind: QueueKind, modelId: string): Queue
 }
 
 // Job fields that help an operator and contain no user data.
@@ -64,7 +62,11 @@ async function buildBoard(
   const showQueues = (): void =>
     replaceQueues(
       queuesOf(services.catalogue).map(({ kind, id }) =>
-        readOnly(new Adapter(services.queueOf(kind, id), { readOnlyMode: true })),
+        readOnly(
+          new Adapter(services.queues.of(kind, id).producer.queue(kind, id), {
+            readOnlyMode: true,
+          }),
+        ),
       ),
     )
   showQueues()

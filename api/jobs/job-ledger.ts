@@ -22,6 +22,8 @@ const JOBS_PER_LOOK = 500
 interface JobLedgerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
+  /** The server that knows which models are disabled. */
+  readonly main: { readonly redis: Redis; readonly keys: Pick<QueueKeys, 'disabledModels'> }
   readonly producer: JobProducer
   readonly clock: RedisClock
   readonly log: Logger
@@ -89,12 +91,12 @@ export class JobLedger {
     this.#expireJobs()
     if (this.#isLooking) return
     this.#isLooking = true
-    const { redis, keys, clock, log } = this.#options
+    const { redis, keys, main, clock, log } = this.#options
     try {
       await clock.sync(redis)
       const [workers, disabled] = await Promise.all([
         listWorkers(redis, keys),
-        redis.hkeys(keys.disabledModels),
+        main.redis.hkeys(main.keys.disabledModels).catch(() => this.#disabled),
       ])
       this.#workers = workers
       this.#unavailable = unavailableQueues(workers)

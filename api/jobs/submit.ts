@@ -32,12 +32,18 @@ const RESUBMIT_DELAY_MS = 100
 /** An adopted job was admitted before, so it needs no ticket. */
 const NO_TICKET: Ticket = { generation: '', position: 0 }
 
-interface SubmitterOptions {
+/** The connections and limits of a submitter. */
+export interface SubmitterOptions {
   /** For short commands that fail fast. */
   readonly redis: Redis
   /** Blocks on the reply stream; closed with the submitter. */
   readonly reader: Redis
   readonly keys: QueueKeys
+  /**
+   * The server with the records of the whole installation, if it is not the one of these queues.
+   * Then the submitter also opens while the server of its queues is away.
+   */
+  readonly main?: { readonly redis: Redis; readonly keys: QueueKeys } | undefined
   readonly queueDepthMax: number
   /** Limits the bytes in Redis of the inputs of this process's unfinished jobs. */
   readonly queuedBytesMax: number
@@ -64,14 +70,17 @@ export interface OpenSubmitter extends Submitter {
 
 /** Opens a submitter; the reply stream is read before the first job is enqueued. */
 export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
-  const { redis, reader, keys, log, cipher, observers = [] } = options
+  const { redis, reader, keys, log, cipher, observers = [], main = { redis, keys } } = options
   const clock = new RedisClock(options.clock)
-  await clock.sync(redis)
   const producer = new JobProducer({ redis, keys, log, cipher })
-  const deadLetters = new DeadLetters({ redis, keys, cipher })
-  const ledger = new JobLedger({ redis, keys, producer, clock, log })
+  const deadLetters = new DeadLetters({ ...main, cipher })
+  const ledger = new JobLedger({ redis, keys, main, producer, clock, log })
   const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log, cipher })
-  await inbox.start()
+  await Promise.all([clock.sync(redis), inbox.start()]).catch(async (error: unknown) => {
+    if (options.main !== undefined) return
+    await inbox.close()
+    throw error
+  })
   ledger.start()
   const { queueDepthMax } = options
   const admission = new Admission({ redis, keys, clock, ledger, queueDepthMax })

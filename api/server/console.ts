@@ -12,7 +12,6 @@ import { workArea } from '#api/console/areas/work.ts'
 import { openAdminSessions } from '#api/console/sessions.ts'
 import { retryDeadLetter } from '#api/jobs/retry-dead-letter.ts'
 import { tablePrefixOf } from '#shared/db/migrate.ts'
-import { listWorkers } from '#shared/queue/liveness.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 import { administratorsOf } from './administrators.ts'
@@ -22,22 +21,19 @@ import type { UserServer } from './user-server.ts'
 
 /** The console at `/admin`. */
 export function consoleSurface(services: Services, users: UserServer, version: string): Surface {
-  const { catalogue, submitter, config, redis, queueKeys, incidents, series } = services
+  const { catalogue, submitter, config, redis, incidents, series } = services
   const { checkPassword, roleNow, endSession, audit } = administratorsOf(users.services)
   const plugin = adminPlugin({
     catalogue,
     version,
     checkPassword,
-    redis,
     audit,
     series,
     areas: areasOf(services, users),
     onCatalogueChange: (listener) => catalogue.onChange(listener),
     dependencies: services.dependencies,
-    keys: queueKeys,
     slowAfterMs: config.server.slowRequestSeconds * 1000,
-    queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
-    workers: () => listWorkers(redis, queueKeys),
+    queues: submitter,
     incidents: () => incidents.read(),
     outbox: () => users.services.outbox.state(),
     guard: {
@@ -56,7 +52,6 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
   const { database, config, catalogue, clock, redis, queueKeys, log, cipher } = services
   const { submitter, apiKeys, batches, background, series, lists } = services
   const tables = { pool: database.pool, prefix: tablePrefixOf(config.database.tablePrefix) }
-  const replies = new ReplyWriter(redis, log, () => {}, cipher)
   return [
     seriesArea({ series }),
     organizationArea({ ...tables, organizations: users.organizations }),
@@ -65,9 +60,8 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     usageArea({ ...tables, pool: lists.pool, catalogue, clock, quotas: services.quotas }),
     queueArea({
       catalogue,
-      producer: submitter.producer,
-      deadLetters: submitter.deadLetters,
-      replies,
+      queues: submitter,
+      openReplies: (server) => new ReplyWriter(server.redis, log, () => {}, cipher),
       retry: (jobId) => beginRetry(services, jobId),
     }),
     workArea({
@@ -78,7 +72,7 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
       limits: config.tuning,
     }),
     journalArea({ ...tables, pool: lists.pool }),
-    modelArea({ catalogue, redis, keys: queueKeys, workers: () => listWorkers(redis, queueKeys) }),
+    modelArea({ catalogue, redis, keys: queueKeys, workers: () => submitter.workers() }),
   ]
 }
 

@@ -28,7 +28,6 @@ import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { eventIdOf } from '#api/webhooks/event-types.ts'
 import { webhooksPlugin } from '#api/webhooks/routes.ts'
-import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
 import type { Surface } from './app.ts'
@@ -97,13 +96,13 @@ export function inferenceSurfaces(
 }
 
 function inferenceOf(services: Services) {
-  const { redis, queueKeys, config, submitter, background } = services
+  const { config, submitter, background } = services
   return {
     ...services,
     images: createImageIntake(config.inference.images),
-    workers: () => listWorkers(redis, queueKeys),
-    workersSeen: () => submitter.ledger.workers,
-    jobsInFlight: () => submitter.ledger.size,
+    workers: () => submitter.workers(),
+    workersSeen: () => submitter.workersSeen,
+    jobsInFlight: () => submitter.jobsInFlight,
     tunedModels: background.tunedModels,
     stored: { ...background, isDefault: config.content.storesResponses },
     config: {
@@ -155,7 +154,7 @@ function startBatches(services: Services): BatchDriver {
     execute: createBatchExecutor({
       ...services,
       tunedModels: services.background.tunedModels,
-      workersSeen: () => services.submitter.ledger.workers,
+      workersSeen: () => services.submitter.workersSeen,
       images: createImageIntake(services.config.inference.images),
       config: { deadlineSeconds },
       unknownFields: services.config.inference.unknownParameters,
@@ -188,7 +187,7 @@ async function quotasFor(services: Services, request: FastifyRequest): Promise<Q
 }
 
 function idempotencyOf(services: Services): Gate {
-  const { config, redis, cipher } = services
+  const { config, redis, cipher, submitter } = services
   return createIdempotencyGate({
     ...services,
     idempotency: openIdempotencyStore(
@@ -197,6 +196,7 @@ function idempotencyOf(services: Services): Gate {
       config.content.recordedBytesMax,
       cipher,
     ),
+    deleteReplies: (jobs) => submitter.deleteReplies(jobs),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
 }

@@ -7,7 +7,7 @@ import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/file-store.ts'
 import { openUploads, type Uploads } from '#api/files/upload-store.ts'
 import { HeldBytes } from '#api/jobs/held-bytes.ts'
-import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
+import { JobQueues } from '#api/jobs/job-queues.ts'
 import type { QuotaServices } from '#api/limits/quotas.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { createUsageMeter } from '#api/usage/usage-meter.ts'
@@ -61,8 +61,8 @@ export interface Services {
   readonly cipher: ContentCipher | undefined
   /** Limits the stored images and recordings of unfinished requests. */
   readonly temporaryBytes: HeldBytes
-  /** Records the usage of every job. */
-  readonly submitter: OpenSubmitter
+  /** Submits jobs to their queues, and records the usage of each. */
+  readonly submitter: JobQueues
   readonly usage: UsageRecord
   readonly quotas: QuotaServices
   readonly usageWriter: Outboxes['usageWriter']
@@ -112,8 +112,6 @@ export async function openServices(
     opened(records.usageWriter)
     opened(records.activityWriter)
     const meter = createUsageMeter({ writer: records.usageWriter, clock: systemClock })
-    const reader = await openRedis(config.infra.redisUrl, 'reader', log)
-    opened({ close: () => reader.disconnect() })
     const store = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
     opened(store)
     const background = openBackground(opening)
@@ -121,10 +119,7 @@ export async function openServices(
     opened(watch.incidents)
     opened(watch.series)
     const submitter = opened(
-      await openSubmitter({
-        redis,
-        reader,
-        keys,
+      await JobQueues.open(config.infra, redis, {
         clock: systemClock,
         log,
         cipher,
@@ -141,7 +136,7 @@ export async function openServices(
       submitter,
       ...records,
       ...watch,
-      dependencies: openDependencies({ database, lists, redis, store, config, log }),
+      dependencies: openDependencies({ database, lists, redis, submitter, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
@@ -198,14 +193,20 @@ function openWatch({ config, ...opened }: Pick<Services, 'config' | 'redis' | 'l
   return { incidents, series, incidentWatch: new IncidentWatch(incidents, { series, slowMs }) }
 }
 
+type DependencyParts = Pick<
+  Services,
+  'database' | 'lists' | 'redis' | 'submitter' | 'store' | 'config' | 'log'
+>
+
 function openDependencies({
   database,
   lists,
   redis,
+  submitter,
   store,
   config,
   log,
-}: Pick<Services, 'database' | 'lists' | 'redis' | 'store' | 'config' | 'log'>): Dependencies {
+}: DependencyParts): Dependencies {
   const list: Dependency[] = [
     {
       name: 'database',
@@ -214,6 +215,7 @@ function openDependencies({
       check: () => requireWrites(database.pool),
     },
     ...redisChecks(redis, config.infra),
+    ...submitter.others.flatMap((server) => redisChecks(server.redis, server)),
     storageCheck(store),
   ]
   const { replica } = lists

@@ -9,12 +9,13 @@ import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 interface ApiReadings {
   /** The queues of the current catalogue. */
   queues(): readonly QueueRef[]
-  readDepths(queues: readonly QueueRef[]): Promise<readonly QueueStates[]>
+  /** The jobs of a queue by state; rejects while its Redis is away. */
+  readDepth(queue: QueueRef): Promise<QueueStates>
   /**
-   * How long the oldest waiting job of each queue has waited, in milliseconds; undefined without
-   * one.
+   * How long the oldest waiting job of a queue has waited, in milliseconds; undefined without one.
+   * Rejects while its Redis is away.
    */
-  readOldestWaits(queues: readonly QueueRef[]): Promise<readonly (number | undefined)[]>
+  readOldestWait(queue: QueueRef): Promise<number | undefined>
   workers(): readonly WorkerHeartbeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
   /** Queue and running tasks of the password threads. */
@@ -70,17 +71,30 @@ function registerDependencies(registry: Registry, { dependencies }: ApiReadings)
   })
 }
 
-function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings): void {
-  let read: readonly QueueRef[] = []
-  let reading: Promise<readonly QueueStates[] | undefined> = Promise.resolve(undefined)
+/** A value of each queue whose Redis answers. */
+async function readEach<T>(
+  queues: readonly QueueRef[],
+  read: (queue: QueueRef) => Promise<T>,
+): Promise<readonly { readonly queue: QueueRef; readonly value: T }[]> {
+  const values = queues.map((queue) =>
+    read(queue).then(
+      (value) => [{ queue, value }],
+      () => [],
+    ),
+  )
+  return (await Promise.all(values)).flat()
+}
+
+function registerQueues(registry: Registry, { queues, readDepth }: ApiReadings): void {
+  let reading: ReturnType<typeof readEach<QueueStates>> = Promise.resolve([])
   new Gauge({
     name: 'millrace_redis_up',
-    help: '1 while the queues can be read.',
+    help: '1 while all queues can be read.',
     registers: [registry],
     async collect() {
-      read = queues()
-      reading = readDepths(read).catch(() => undefined)
-      this.set((await reading) === undefined ? 0 : 1)
+      const read = queues()
+      reading = readEach(read, readDepth)
+      this.set((await reading).length === read.length ? 1 : 0)
     },
   })
   new Gauge({
@@ -91,21 +105,17 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
     // Metrics are collected in registration order, so the read above has already started.
     async collect() {
       this.reset()
-      const depths = await reading
-      // While Redis is unavailable, the gauge has no value.
-      if (depths === undefined) return
-      for (const [index, queue] of read.entries()) {
+      // While its Redis is unavailable, a queue has no value.
+      for (const { queue, value: states } of await reading) {
         const { kind, modelId } = queue
         const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
-        for (const state of QUEUE_STATES) {
-          this.set({ ...labels, state }, depths[index]?.[state] ?? 0)
-        }
+        for (const state of QUEUE_STATES) this.set({ ...labels, state }, states[state])
       }
     },
   })
 }
 
-function registerQueueAges(registry: Registry, { queues, readOldestWaits }: ApiReadings): void {
+function registerQueueAges(registry: Registry, { queues, readOldestWait }: ApiReadings): void {
   new Gauge({
     name: 'millrace_queue_oldest_job_seconds',
     help: 'How long the oldest waiting job of a queue has waited, 0 without one. Every API process reports the same number.',
@@ -113,13 +123,10 @@ function registerQueueAges(registry: Registry, { queues, readOldestWaits }: ApiR
     registers: [registry],
     async collect() {
       this.reset()
-      const read = queues()
-      const waits = await readOldestWaits(read).catch(() => undefined)
-      if (waits === undefined) return
-      for (const [index, queue] of read.entries()) {
+      for (const { queue, value: waitMs = 0 } of await readEach(queues(), readOldestWait)) {
         const { kind, modelId } = queue
         const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
-        this.set(labels, (waits[index] ?? 0) / 1000)
+        this.set(labels, waitMs / 1000)
       }
     },
   })

@@ -1,7 +1,7 @@
 import type { Services } from '#api/server/services.ts'
 import type { UserServer } from '#api/server/user-server.ts'
 import { queuesOf } from '#shared/catalogue.ts'
-import { type QueueRef, readDepths, readOldestWaitMs } from '#shared/queue/depth.ts'
+import { type QueueRef, readDepth, readOldestWaitMs } from '#shared/queue/depth.ts'
 import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
 import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
@@ -19,20 +19,22 @@ export async function serveMetrics(
   services: Services,
   users: UserServer,
 ): Promise<() => Promise<void>> {
-  const { config, redis, queueKeys: keys, catalogue, submitter, database, log } = services
+  const { config, catalogue, submitter, database, log } = services
   const queues = () => queuesOf(catalogue).map(({ kind, id }) => ({ kind, modelId: id }))
+  const serverOf = ({ kind, modelId }: QueueRef) => submitter.of(kind, modelId)
+  const depthOf = (queue: QueueRef) => readDepth(serverOf(queue), queue)
   const { registry } = telemetry
   const begin = (): void => beginSeries(telemetry.metrics, queuesOf(catalogue))
   begin()
   catalogue.onChange(begin)
   registerGauges(registry, {
     queues,
-    readDepths: (of) => readDepths(redis, keys, of),
-    readOldestWaits: (of) => Promise.all(of.map((queue) => readOldestWaitMs(redis, keys, queue))),
-    workers: () => submitter.ledger.workers,
+    readDepth: depthOf,
+    readOldestWait: (queue) => readOldestWaitMs(serverOf(queue), queue),
+    workers: () => submitter.workersSeen,
     pool: database.pool,
     hashing: () => users.services.passwords.load(),
-    jobsInFlight: () => submitter.ledger.size,
+    jobsInFlight: () => submitter.jobsInFlight,
     dependencies: () => services.dependencies.states(),
     outbox: () => users.services.outbox.state(),
   })
@@ -40,17 +42,12 @@ export async function serveMetrics(
   if (!metrics.isEnabled) return async () => {}
   const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
   const scraped = metricsHandler(registry, twins)
-  const states = async (queue: QueueRef) => {
-    const [found] = await readDepths(redis, keys, [queue])
-    if (found === undefined) throw new Error('Redis reported no queue depth')
-    return found
-  }
   try {
     const server = await openMetricsServer({
       ...prometheus,
       handlers: {
         ...(metrics.exporter === 'prometheus' && { '/': scraped, '/metrics': scraped }),
-        [BACKLOG_PATH]: backlogHandler(queues, states),
+        [BACKLOG_PATH]: backlogHandler(queues, depthOf),
       },
       onError: (error) => log.warn({ operation: 'metrics.serve', err: error }, 'metrics failed'),
     })

@@ -54,18 +54,21 @@ return 1
 /**
  * Records the answer, or discards the request when the answer is empty or the answers of the day
  * are too large together, those of the organization or all. KEYS: as above, bytes of the
- * organization, bytes of all, and the reply streams of its jobs, which are not needed any more;
- * ARGV: owner, answer, most bytes of an organization, of all, time to keep, digest of the form.
+ * organization, bytes of all; ARGV: owner, answer, most bytes of an organization, of all, time to
+ * keep, digest of the form. Returns 0 if another process has the request.
  */
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[2], KEYS[3], unpack(KEYS, 6))
+redis.call('DEL', KEYS[2], KEYS[3])
 local length = #ARGV[2] + ${RECORD_BYTES}
 local isOver = ARGV[2] == ''
 for i = 4, 5 do
   isOver = isOver or tonumber(redis.call('GET', KEYS[i]) or '0') + length > tonumber(ARGV[i - 1])
 end
-if isOver then return redis.call('DEL', KEYS[1]) end
+if isOver then
+  redis.call('DEL', KEYS[1])
+  return 1
+end
 redis.call('HSET', KEYS[1], 'answer', ARGV[2])
 if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'form', ARGV[6]) end
 for i = 4, 5 do
@@ -98,14 +101,6 @@ export type Beginning = { readonly form: string | undefined } & (
     }
   | { readonly state: 'done'; readonly answer: RecordedAnswer }
 )
-
-/** The stored result of a request, with or without an answer. */
-interface Ending {
-  /** Digest of the form, if the body was one and was read. */
-  readonly form: string | undefined
-  /** The reply streams of its jobs. */
-  readonly streams: readonly string[]
-}
 
 /** The lease of one request on a key. */
 export interface Claim {
@@ -156,10 +151,13 @@ export interface IdempotencyStore {
     number: number,
     kept: { job: StoredJob; form: string | undefined },
   ): Promise<void>
-  /** Records the answer for the rest of the day. */
-  finish(claim: Claim, answer: RecordedAnswer, ending: Ending): Promise<void>
+  /**
+   * Records the answer for the rest of the day, with the digest of the form if there was one. False
+   * if another process has adopted the request, like the method below.
+   */
+  finish(claim: Claim, answer: RecordedAnswer, form: string | undefined): Promise<boolean>
   /** Releases the key for the next request. */
-  discard(claim: Claim, ending: Ending): Promise<void>
+  discard(claim: Claim): Promise<boolean>
 }
 
 /** How often a lease must be renewed. */
@@ -191,12 +189,12 @@ export function openIdempotencyStore(
     leaseOf(claim),
     `${recordOf(claim)}:jobs`,
   ]
-  const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
+  const end = async (claim: Claim, answer: string, form?: string): Promise<boolean> => {
     const all = `${prefix}:idempotency:bytes`
-    const keys = [...keysOf(claim), `${all}:${claim.organizationId}`, all, ...streams]
+    const keys = [...keysOf(claim), `${all}:${claim.organizationId}`, all]
     const ownMax = Math.floor(bytesMax * ORGANIZATION_SHARE)
     const args = [claim.owner, answer, ownMax, bytesMax, KEPT_MS, keyedForm(form)]
-    return runScript(redis, END, keys, args)
+    return (await runScript(redis, END, keys, args)) === 1
   }
   return {
     async begin(claim) {
@@ -224,13 +222,11 @@ export function openIdempotencyStore(
     async renew(claim) {
       await runScript(redis, RENEW, [leaseOf(claim)], [claim.owner, LEASE_MS])
     },
-    async finish(claim, { body, ...head }, ending) {
+    async finish(claim, { body, ...head }, form) {
       const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), body])
-      await end(claim, encrypt(bytes, claim), ending)
+      return end(claim, encrypt(bytes, claim), form)
     },
-    async discard(claim, ending) {
-      await end(claim, '', ending)
-    },
+    discard: (claim) => end(claim, ''),
   }
 }
 

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import type { Clock } from '#shared/clock.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -31,6 +32,8 @@ interface IdempotencyServices {
   readonly idempotency: IdempotencyStore
   readonly clock: Clock
   readonly log: Logger
+  /** Deletes the recorded replies of jobs, after the answer to their request. */
+  deleteReplies(jobs: readonly JobEnvelope[]): Promise<void>
   /** How long a request waits for the answer to another request under its key. */
   readonly deadlineSeconds: number
 }
@@ -60,7 +63,7 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     }
     if (beginning.state !== 'mine') throw otherRequest()
     if (digest !== undefined) watchForm(request.raw, digest)
-    const run = { claim, beginning, digest, streams: [], overListeners: [] }
+    const run = { claim, beginning, digest, jobs: new Map(), overListeners: [] }
     makeDurable(services, request, run)
     watch(services, { request, reply }, run)
     return undefined
@@ -92,8 +95,8 @@ interface Run {
   readonly claim: Claim
   readonly beginning: Extract<Beginning, { state: 'mine' }>
   readonly digest: FormDigest | undefined
-  /** The reply streams of its jobs. */
-  readonly streams: string[]
+  /** Its jobs by their number. */
+  readonly jobs: Map<number, JobEnvelope>
   readonly overListeners: (() => void)[]
 }
 
@@ -101,7 +104,7 @@ interface Run {
 function makeDurable(
   { idempotency }: IdempotencyServices,
   request: FastifyRequest,
-  { claim, beginning, digest, streams, overListeners }: Run,
+  { claim, beginning, digest, jobs, overListeners }: Run,
 ): void {
   let count = 0
   const { stored } = request.context
@@ -118,11 +121,11 @@ function makeDurable(
       const { form } = beginning
       const isOther = form !== undefined && !idempotency.isForm(form, digest?.value)
       if (adopted !== undefined && isOther) throw otherRequest()
-      if (adopted !== undefined) streams.push(adopted.envelope.replyTo)
+      if (adopted !== undefined) jobs.set(number, adopted.envelope)
       return {
         adopted,
         async keep(job) {
-          if (!streams.includes(job.envelope.replyTo)) streams.push(job.envelope.replyTo)
+          jobs.set(number, job.envelope)
           await idempotency.keepJob(claim, number, { job, form: digest?.value })
         },
       }
@@ -159,9 +162,9 @@ async function beginOrWait(
 
 /** Renews the lease while the request runs, then records its answer or releases the key. */
 function watch(
-  { idempotency, log, deadlineSeconds }: IdempotencyServices,
+  { idempotency, deleteReplies, log, deadlineSeconds }: IdempotencyServices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
-  { claim, digest, streams, overListeners }: Run,
+  { claim, digest, jobs, overListeners }: Run,
 ): void {
   const quietly = (work: Promise<void>): void => {
     work.catch((error: unknown) => {
@@ -180,11 +183,11 @@ function watch(
       if (digest !== undefined) await formEnd(request.raw)
       const hasBrokenOff = request.raw.destroyed && !request.raw.complete
       clearInterval(renewal)
-      const ending = { form: digest?.value, streams }
       const isKept = answer !== undefined && isFinal(answer) && !hasBrokenOff
-      await (isKept
-        ? idempotency.finish(claim, answer, ending)
-        : idempotency.discard(claim, ending))
+      const isEnded = await (isKept
+        ? idempotency.finish(claim, answer, digest?.value)
+        : idempotency.discard(claim))
+      if (isEnded) await deleteReplies([...jobs.values()])
     }
     quietly(end())
   })

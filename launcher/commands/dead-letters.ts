@@ -1,5 +1,5 @@
+import { JobQueues } from '#api/jobs/job-queues.ts'
 import { retryDeadLetter } from '#api/jobs/retry-dead-letter.ts'
-import { openSubmitter } from '#api/jobs/submit.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { reachRedis } from '#launcher/reach.ts'
 import { systemClock } from '#shared/clock.ts'
@@ -45,16 +45,12 @@ async function retry({ infra, inference }: Config, jobId: string): Promise<void>
   const log = quiet()
   const keys = queueKeys(infra.redisPrefix)
   const redis = await openRedis(infra.redisUrl, 'producer', log)
-  const reader = await openRedis(infra.redisUrl, 'reader', log)
   const catalogue = new LiveCatalogue(await loadCatalogue(inference.catalogueFile), {
     redis,
     keys,
     log,
   })
-  const submitter = await openSubmitter({
-    redis,
-    reader,
-    keys,
+  const submitter = await JobQueues.open(infra, redis, {
     log,
     clock: systemClock,
     cipher: openContentCipher(infra.encryptionKeys),
@@ -74,7 +70,6 @@ async function retry({ infra, inference }: Config, jobId: string): Promise<void>
   } finally {
     await submitter.close()
     redis.disconnect()
-    reader.disconnect()
   }
 }
 

@@ -6,11 +6,12 @@ import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { findFreePort } from '#launcher/embedded/child.ts'
-import { reachRedis, reachStorage } from '#launcher/reach.ts'
+import { reachQueueRedis, reachRedis, reachStorage } from '#launcher/reach.ts'
 import { withRunningInstallation } from '#launcher/running.ts'
 import { checkSettings, readSettings } from '#launcher/tier-env.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
+import { QUEUE_REDIS_SETTING } from '#shared/config/queue-redis.ts'
 import { openDatabase } from '#shared/db/client.ts'
 import { openListReads } from '#shared/db/replica.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
@@ -42,6 +43,12 @@ const CHECKS: readonly Check[] = [
     settings: ['REDIS_URL'],
     remedy: 'check REDIS_URL; set maxmemory-policy to noeviction',
     run: checkRedisServer,
+  },
+  {
+    name: 'Redis of single queues',
+    settings: [QUEUE_REDIS_SETTING],
+    remedy: `check ${QUEUE_REDIS_SETTING}; set maxmemory-policy to noeviction`,
+    run: checkQueueRedis,
   },
   {
     name: 'Postgres',
@@ -141,6 +148,11 @@ function checkedSettings(env: Env): Config {
 async function checkRedisServer({ infra }: Config): Promise<string> {
   await reachRedis(infra)
   return 'new enough, and nothing is evicted'
+}
+
+async function checkQueueRedis({ infra }: Config): Promise<string> {
+  const count = await reachQueueRedis(infra)
+  return count === 0 ? 'all queues are in REDIS_URL' : `${count} usable`
 }
 
 async function checkPostgres(config: Config, logger: Logger): Promise<string> {

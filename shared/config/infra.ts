@@ -1,6 +1,7 @@
 import { parseDatabaseUrl } from './database-url.ts'
 import type { EnvReader } from './env-reader.ts'
-import { isLocalRedis, parseRedisUrl, type RedisTarget } from './redis-url.ts'
+import { prefixOn, type QueueRedis, readQueueRedis } from './queue-redis.ts'
+import { isLocalRedis, parseRedisUrl } from './redis-url.ts'
 
 /** The infrastructure that both tiers use. */
 export interface InfraConfig {
@@ -8,6 +9,8 @@ export interface InfraConfig {
   readonly redisUrl: string
   /** Put before every Redis key, so that installations can share one server. */
   readonly redisPrefix: string
+  /** The servers of the queues; the first one is that of `redisUrl`. */
+  readonly queueRedis: readonly QueueRedis[]
   /** Secrets that encrypt request content in Redis. The first one encrypts; all of them decrypt. */
   readonly encryptionKeys: readonly string[]
   readonly storage: StorageConfig
@@ -67,23 +70,23 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
       'Redis 6.2 or newer with maxmemory-policy noeviction; redis+sentinel://host:26379,host:26379/master and redis+cluster://host,host for several servers, rediss… for TLS; `millrace up` starts one if unset',
     fallback: 'redis://127.0.0.1:6379',
   })
-  const target = readRedisTarget(env, redisUrl)
-  const redisPrefix = readRedisPrefix(env, target?.kind === 'cluster')
-  const encryptionKeys = readEncryptionKeys(env, redisUrl)
-  return { dataDir, redisUrl, redisPrefix, encryptionKeys, storage: readStorage(env, dataDir) }
+  requireRedisUrl(env, redisUrl)
+  const redisPrefix = readRedisPrefix(env, redisUrl)
+  const queueRedis = readQueueRedis(env, { redisUrl, redisPrefix })
+  const encryptionKeys = readEncryptionKeys(env, queueRedis)
+  const storage = readStorage(env, dataDir)
+  return { dataDir, redisUrl, redisPrefix, queueRedis, encryptionKeys, storage }
 }
 
-function readRedisTarget(env: EnvReader, url: string): RedisTarget | undefined {
+function requireRedisUrl(env: EnvReader, url: string): void {
   try {
-    return parseRedisUrl(url)
+    parseRedisUrl(url)
   } catch (error) {
     env.problem(`REDIS_URL ${(error as Error).message}`)
-    return undefined
   }
 }
 
-/** In a cluster the prefix is a hash tag: what one command reads together is on one shard. */
-function readRedisPrefix(env: EnvReader, isCluster: boolean): string {
+function readRedisPrefix(env: EnvReader, redisUrl: string): string {
   const prefix = env.string('MILLRACE_REDIS_PREFIX', {
     about: 'prefix of every Redis key, so that installations can share one server',
     fallback: 'millrace',
@@ -91,10 +94,10 @@ function readRedisPrefix(env: EnvReader, isCluster: boolean): string {
   if (!/^[\w.{}-]{1,64}$/.test(prefix)) {
     env.problem('MILLRACE_REDIS_PREFIX must be 1 to 64 letters, digits, dots, dashes or braces')
   }
-  return isCluster ? `{${prefix.replaceAll(/[{}]/g, '')}}` : prefix
+  return prefixOn(redisUrl, prefix)
 }
 
-function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[] {
+function readEncryptionKeys(env: EnvReader, servers: readonly QueueRedis[]): readonly string[] {
   const name = 'MILLRACE_ENCRYPTION_KEY'
   const keys = env.list(name, {
     about:
@@ -104,9 +107,9 @@ function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[]
   if (keys.some((key) => key.length < ENCRYPTION_KEY_LENGTH_MIN)) {
     env.problem(`${name}: every key must have at least ${ENCRYPTION_KEY_LENGTH_MIN} characters`)
   }
-  if (keys.length === 0 && !isLocalRedis(redisUrl)) {
+  if (keys.length === 0 && !servers.every(({ redisUrl }) => isLocalRedis(redisUrl))) {
     env.problem(
-      `${name} is required, because REDIS_URL is on another machine: prompts must not be stored there in clear text; generate one with: openssl rand -hex 32`,
+      `${name} is required, because Redis is on another machine: prompts must not be stored there in clear text; generate one with: openssl rand -hex 32`,
     )
   }
   return keys

@@ -3,6 +3,7 @@ import type { Writable } from 'node:stream'
 
 import type { Redis } from 'ioredis'
 
+import { QUEUE_REDIS_SETTING } from '#shared/config/queue-redis.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import {
@@ -39,6 +40,13 @@ const ROLES: Record<ConnectionRole, ClientOptions> = {
   replies: { maxRetriesPerRequest: null },
 }
 
+/** A connection that may not be usable yet. */
+interface Connecting {
+  readonly redis: Redis
+  /** Resolves when it is usable; rejects with the reason when that takes too long. */
+  ready(timeoutMs: number): Promise<void>
+}
+
 /** Opens a connection and waits until it is usable. Throws when Redis does not answer in time. */
 export async function openRedis(
   url: string,
@@ -46,6 +54,21 @@ export async function openRedis(
   log: Logger,
   timeoutMs = 10_000,
 ): Promise<Redis> {
+  const { redis, ready } = connectRedis(url, role, log)
+  await ready(timeoutMs).catch((error: unknown) => {
+    redis.disconnect()
+    throw error
+  })
+  return redis
+}
+
+/** Begins a connection. `setting` is named in messages. */
+function connectRedis(
+  url: string,
+  role: ConnectionRole,
+  log: Logger,
+  setting = 'REDIS_URL',
+): Connecting {
   const redis = createRedis(url, {
     ...ROLES[role],
     // Subscribers resubscribe themselves: see `listenForCancels`.
@@ -66,16 +89,17 @@ export async function openRedis(
     reason = reasonOf(error)
     if (Date.now() - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = Date.now()
-    log.warn({ operation: 'redis.connect', role, reason }, 'redis is unreachable: check REDIS_URL')
+    log.warn({ operation: 'redis.connect', role, reason }, `redis is unreachable: check ${setting}`)
   }
   redis.on('error', onError).on('node error', onError)
-  await whenReady(redis, timeoutMs).catch(async () => {
-    reason = await explain(url, reason)
-    throw new Error(
-      `Redis at ${describeRedis(url)} did not answer within ${timeoutMs} ms (${reason}): check REDIS_URL`,
-    )
-  })
-  return redis
+  const ready = (timeoutMs: number): Promise<void> =>
+    whenReady(redis, timeoutMs).catch(async () => {
+      reason = await explain(url, reason)
+      throw new Error(
+        `Redis at ${describeRedis(url)} did not answer within ${timeoutMs} ms (${reason}): check ${setting}`,
+      )
+    })
+  return { redis, ready }
 }
 
 /**
@@ -104,15 +128,42 @@ function joinWrites(stream: Pick<Writable, 'cork' | 'uncork' | 'write'>): void {
 function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
   if (redis.status === 'ready') return Promise.resolve()
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      redis.disconnect()
-      reject(new Error('not ready'))
-    }, timeoutMs)
+    const timer = setTimeout(() => reject(new Error('not ready')), timeoutMs)
     redis.once('ready', () => {
       clearTimeout(timer)
       resolve()
     })
   })
+}
+
+/** A Redis that does not answer for this long is used as soon as it does. */
+const AWAY_MS = 2000
+
+/**
+ * Begins a connection to a Redis with the queues of some models. If it answers, it is checked as
+ * `checkRedis` does; if it is away, a warning is logged, and the connection is usable later.
+ */
+export async function connectQueueRedis(
+  url: string,
+  role: ConnectionRole,
+  log: Logger,
+): Promise<Redis> {
+  const { redis, ready } = connectRedis(url, role, log, QUEUE_REDIS_SETTING)
+  const isReady = await ready(AWAY_MS).then(
+    () => true,
+    (error: Error) => {
+      log.warn({ operation: 'redis.connect', role, reason: error.message }, 'its queues must wait')
+      return false
+    },
+  )
+  if (!isReady) return redis
+  return checkRedis(redis).then(
+    () => redis,
+    (error: unknown) => {
+      redis.disconnect()
+      throw error
+    },
+  )
 }
 
 /** Refuses a Redis that is too old, may drop jobs, or cannot be written. */
@@ -131,7 +182,7 @@ async function checkServer(redis: Redis, isOfCluster: boolean): Promise<void> {
     throw new Error('Redis runs in cluster mode: name it as redis+cluster://host:port in REDIS_URL')
   }
   if (/^role:slave/m.test(info) && !isOfCluster) {
-    throw new Error('Redis is a read-only replica: name the primary in REDIS_URL')
+    throw new Error('Redis is a read-only replica: name the primary')
   }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]
   if (policy !== undefined && policy !== 'noeviction') {

@@ -39,19 +39,15 @@ export const QUEUE_STATES = [
   'failed',
 ] as const satisfies readonly (keyof typeof COUNTERS)[]
 
-/** The jobs of each queue by state, in the requested order, in one round trip. */
-export function readDepths(
-  redis: Redis,
-  keys: QueueKeys,
-  queues: readonly QueueRef[],
-): Promise<QueueStates[]> {
-  return Promise.all(queues.map((queue) => readDepth(redis, keys, queue)))
+/** The server of a queue. */
+interface Server {
+  readonly redis: Redis
+  readonly keys: QueueKeys
 }
 
-/** One pipeline per queue, because queues may be on different shards. */
-async function readDepth(
-  redis: Redis,
-  keys: QueueKeys,
+/** The jobs of a queue by state, in one round trip. */
+export async function readDepth(
+  { redis, keys }: Server,
   { kind, modelId }: QueueRef,
 ): Promise<QueueStates> {
   const pipeline = redis.pipeline()
@@ -76,8 +72,7 @@ const AGED_JOBS_MAX = 200
 
 /** The age of the oldest of the first waiting jobs; only timestamps are read, never inputs. */
 export async function readOldestWaitMs(
-  redis: Redis,
-  keys: QueueKeys,
+  { redis, keys }: Server,
   { kind, modelId }: QueueRef,
 ): Promise<number | undefined> {
   const [prioritized, plain] = await Promise.all([

@@ -47,15 +47,16 @@ export class ReplyInbox {
     this.replyTo = options.cipher === undefined ? stream : encryptedStream(stream)
   }
 
-  /** Announces this process, then reads until `close`. */
+  /** Reads until `close`. Resolves when this process is announced; rejects if Redis is away. */
   async start(): Promise<void> {
-    await this.#sendHeartbeat()
+    const announced = this.#sendHeartbeat()
     this.#heartbeatTimer = setInterval(
       () => void this.#sendHeartbeat().catch(() => {}),
       OWNER_HEARTBEAT_MS,
     )
     this.#options.reader.on('ready', this.#onReady)
     this.#reading = this.#read()
+    await announced
   }
 
   /** Opens a listener. It must precede the enqueue; otherwise a fast answer is discarded. */

@@ -44,8 +44,9 @@ export async function startRedis(): Promise<PrivateRedis> {
     await outputOf(child, /Ready to accept connections/)
   }
   const kill = async (): Promise<void> => {
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
     const gone = new Promise((resolve) => child?.once('exit', resolve))
-    child?.kill('SIGKILL')
+    child.kill('SIGKILL')
     await gone
   }
   await start()

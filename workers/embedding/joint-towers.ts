@@ -14,7 +14,7 @@ interface GraphReads {
   readonly images: boolean
 }
 
-/** What a graph reads: both, if it has a tower for each, as in optimum's exports of CLIP. */
+/** Whether a graph reads texts or images; both, as optimum exports CLIP, need both towers. */
 export async function readsOf(file: string): Promise<GraphReads> {
   const { graph } = await readModelFile(file)
   return readsOfGraph(graph)

@@ -40,7 +40,8 @@ import { createRunObserver } from '#workers/telemetry/run-observer.ts'
 import { SpanSettler } from '#workers/telemetry/span-settler.ts'
 
 import { openHealthServer } from './health-server.ts'
-import { type ServedModel, WorkerHost } from './worker-host.ts'
+import { type ServedModel, WorkerHost, type WorkerHostOptions } from './worker-host.ts'
+import { type HostPlace, WorkerHosts } from './worker-hosts.ts'
 
 // The heartbeat of an owner expires after 1.5 seconds.
 const OWNER_SETTLE_MS = 2000
@@ -49,7 +50,6 @@ const RELEASE_MS = 1000
 
 /** A running worker. */
 interface RunningWorker {
-  readonly workerId: string
   readonly healthPort: number
   /** Drains and releases everything; idempotent. */
   stop(): Promise<void>
@@ -67,8 +67,8 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const { registry, tracing } = telemetry
   const metrics = createWorkerMetrics(registry)
   const storage = observeStore(await openObjectStore(config.infra.storage), registry, tracing)
-  const connections = await openConnections(config.infra.redisUrl, log)
-  const { redis } = connections
+  const redis = await openRedis(config.infra.redisUrl, 'worker', log)
+  await checkRedis(redis)
   const keys = queueKeys(config.infra.redisPrefix)
   const catalogue = await new LiveCatalogue(listed, { redis, keys, log }).open()
   requireKnown(catalogue, config.inference.worker.modelIds)
@@ -82,55 +82,85 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     open: opener(config, { runtime, storage, metrics, log, pulls, signal: stopping.signal }),
     log,
   })
-  const settler = new SpanSettler({
-    delayMs: config.telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
-    isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
-  })
-  const dependencies = watchDependencies(config, { redis, storage, log, signal: stopping.signal })
-  const host = new WorkerHost({
-    ...connections,
-    keys,
+  const { hosts, settlers } = await openHosts(config, {
+    redis,
     served,
     residency,
     version,
     log,
+    metrics,
+    tracing,
     pullOf: (modelId) => pulls.get(modelId),
     failing: () => dependencies.failing,
-    clock: systemClock,
-    onLoaded: trimMemory,
-    cipher: openContentCipher(config.infra.encryptionKeys),
-    observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
-  const health = await openHealth(host, { config, registry, log })
-  await host.start()
-  catalogue.onChange(() => host.follow(chooseModels(catalogue, config, log)))
+  const watched = { redis, further: hosts.further, storage, log, signal: stopping.signal }
+  const dependencies = watchDependencies(config, watched)
+  const health = await openHealth(hosts, { config, registry, log })
+  await hosts.start()
+  catalogue.onChange(() => hosts.follow(chooseModels(catalogue, config, log)))
+  const { workerIds } = hosts
   const queues = served.map(({ model }) => queueName(model.kind, model.id))
-  log.info({ operation: 'worker.start', workerId: host.workerId, queues }, 'worker started')
+  log.info({ operation: 'worker.start', workerIds, queues }, 'worker started')
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     catalogue.close()
-    await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
+    await hosts.drain(config.inference.worker.drainTimeoutSeconds * 1000)
     // Aborted downloads resume at the next start.
     stopping.abort()
-    settler.flush()
+    for (const settler of settlers) settler.flush()
     await health.close()
-    for (const client of Object.values(connections)) client.disconnect()
+    hosts.disconnect()
+    redis.disconnect()
     // A model load or a long decode step cannot be interrupted.
     const released = residency.close().then(() => runtime.close())
     await Promise.race([released, sleep(RELEASE_MS)])
     await telemetry.close()
-    log.info({ operation: 'worker.stop', workerId: host.workerId }, 'worker stopped')
+    log.info({ operation: 'worker.stop', workerIds }, 'worker stopped')
   }
   return {
-    workerId: host.workerId,
     healthPort: health.port,
     stop: () => (stopped ??= stop()),
     leave: leaveProcess,
   }
 }
 
+type HostTools = Pick<
+  WorkerHostOptions,
+  'redis' | 'served' | 'residency' | 'version' | 'log' | 'pullOf' | 'failing'
+> &
+  Pick<Parameters<typeof createRunObserver>[0], 'metrics' | 'tracing'>
+
+/** Opens the hosts of the worker; the spans of runs are settled on the Redis of their queue. */
+async function openHosts(config: WorkerTierConfig, tools: HostTools) {
+  const { metrics, tracing, ...common } = tools
+  const clock = systemClock
+  const cipher = openContentCipher(config.infra.encryptionKeys)
+  const settlers: SpanSettler[] = []
+  const hosts = await WorkerHosts.open({
+    ...common,
+    infra: config.infra,
+    limits: config.inference.worker,
+    openHost(place) {
+      const settler = createSettler(config, place)
+      settlers.push(settler)
+      const observer = createRunObserver({ metrics, tracing, settler, clock })
+      return new WorkerHost({
+        ...common,
+        ...place,
+        clock,
+        cipher,
+        observer,
+        onLoaded: trimMemory,
+      })
+    },
+  })
+  return { hosts, settlers }
+}
+
 interface WatchTools {
   readonly redis: Redis
+  /** Every further Redis with queues of this worker. */
+  readonly further: WorkerHosts['further']
   readonly storage: ObjectStore
   readonly log: Logger
   readonly signal: AbortSignal
@@ -139,32 +169,34 @@ interface WatchTools {
 /** Checks the services of the worker until the signal. */
 function watchDependencies(
   { infra }: WorkerTierConfig,
-  { redis, storage, log, signal }: WatchTools,
+  { redis, further, storage, log, signal }: WatchTools,
 ): Dependencies {
-  const checks = [...redisChecks(redis, infra), storageCheck(storage)]
+  const ofQueues = further.flatMap((each) => redisChecks(each.redis, each))
+  const checks = [...redisChecks(redis, infra), ...ofQueues, storageCheck(storage)]
   const dependencies = new Dependencies(checks, { clock: systemClock, log })
   dependencies.watch(signal)
   return dependencies
 }
 
-/** The connections to Redis, after a check of its version and settings. */
-async function openConnections(url: string, log: Logger) {
-  const redis = await openRedis(url, 'worker', log)
-  await checkRedis(redis)
-  const subscriber = await openRedis(url, 'worker', log)
-  const replies = await openRedis(url, 'replies', log)
-  return { redis, subscriber, replies }
+function createSettler(
+  { telemetry }: WorkerTierConfig,
+  { redis, keys }: Pick<HostPlace, 'redis' | 'keys'>,
+): SpanSettler {
+  return new SpanSettler({
+    delayMs: telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
+    isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
+  })
 }
 
 /** Serves the probes and metrics of the worker. */
 function openHealth(
-  host: WorkerHost,
+  hosts: WorkerHosts,
   { config, registry, log }: { config: WorkerTierConfig; registry: Registry; log: Logger },
 ) {
-  registerWorkerGauges(registry, () => host.queues)
+  registerWorkerGauges(registry, () => hosts.queues)
   return openHealthServer({
     port: config.inference.worker.metricsPort,
-    unserved: () => host.unserved,
+    unserved: () => hosts.unserved,
     metrics: config.telemetry.metrics,
     registry,
     log,

@@ -45,7 +45,7 @@ export interface ServedModel {
 }
 
 /** The dependencies of a worker process. */
-interface WorkerHostOptions {
+export interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis
   readonly subscriber: Redis

@@ -2,21 +2,19 @@ import type { Job, Queue } from 'bullmq'
 
 import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
 import { wholeList } from '#api/console/lists.ts'
+import type { JobQueues, OpenQueueRedis } from '#api/jobs/job-queues.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { type JobEnvelope, queueName } from '#shared/contracts/job.ts'
 import { failure, toWireError } from '#shared/errors.ts'
-import type { DeadLetters } from '#shared/queue/dead-letters.ts'
-import type { JobProducer } from '#shared/queue/producer.ts'
 import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 interface QueueServices {
   readonly catalogue: Catalogue
-  readonly producer: JobProducer
-  readonly deadLetters: DeadLetters
+  readonly queues: Pick<JobQueues, 'of' | 'deadLetters'>
   /** Runs the job of a dead letter once more; resolves when it has started. */
   retry(jobId: string): Promise<void>
-  /** Sends the failure of a cancelled job to its owner, as a worker would. */
-  readonly replies: Pick<ReplyWriter, 'push' | 'flushed'>
+  /** Opens the way on which a worker sends the failure of a job to its owner. */
+  openReplies(server: OpenQueueRedis): Pick<ReplyWriter, 'push' | 'flushed'>
 }
 
 interface OneQueue {
@@ -94,27 +92,28 @@ export function queueArea(services: QueueServices): ConsoleArea {
         role: 'operator',
         path: '/dead-letters',
         operation: 'dead_letters.clear',
-        handle: () => services.deadLetters.clear(),
+        handle: () => services.queues.deadLetters.clear(),
       },
     ],
   }
 }
 
-async function listQueues({ catalogue, producer }: QueueServices) {
+async function listQueues({ catalogue, queues }: QueueServices) {
   const rows = await Promise.all(
     queuesOf(catalogue).map(async ({ kind, id }) => {
-      const queue = producer.queue(kind, id)
+      const queue = queues.of(kind, id).producer.queue(kind, id)
+      // Null while the Redis of the queue is away.
       const [counts, isPaused] = await Promise.all([
-        queue.getJobCounts(...WAITING, 'active'),
-        queue.isPaused(),
+        queue.getJobCounts(...WAITING, 'active').catch(() => null),
+        queue.isPaused().catch(() => null),
       ])
-      const waiting = WAITING.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
+      const waiting = counts && WAITING.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
       return {
         name: queueName(kind, id),
         kind,
         model: id,
         waiting,
-        active: counts.active ?? 0,
+        active: counts && (counts.active ?? 0),
         is_paused: isPaused,
       }
     }),
@@ -149,8 +148,8 @@ function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 
   }
 }
 
-async function listDeadLetters({ deadLetters }: QueueServices) {
-  const letters = await deadLetters.list(DEAD_JOBS_SHOWN_MAX)
+async function listDeadLetters({ queues }: QueueServices) {
+  const letters = await queues.deadLetters.list(DEAD_JOBS_SHOWN_MAX)
   const rows = letters.map((letter) => ({
     id: letter.jobId,
     kind: letter.kind,
@@ -166,8 +165,9 @@ async function listDeadLetters({ deadLetters }: QueueServices) {
 
 /** The owner answers its client, so that the job is not considered lost and submitted again. */
 async function cancelWaiting(services: QueueServices, params: OneJob): Promise<void> {
-  const { producer, replies } = services
   const { job, model } = await findWaiting(services, params)
+  const server = services.queues.of(model.kind, model.id)
+  const replies = services.openReplies(server)
   const { jobId, epoch, replyTo } = job.data
   const error = failure.accessDenied('An operator of this service cancelled the request.', {
     code: 'job_cancelled',
@@ -175,7 +175,7 @@ async function cancelWaiting(services: QueueServices, params: OneJob): Promise<v
   const source = { jobId, epoch, runId: `console-${jobId}`, seq: 0 }
   replies.push(replyTo, source, { type: 'failed', error: toWireError(error) })
   await replies.flushed(replyTo)
-  await producer.cancel({ kind: model.kind, modelId: model.id, jobId, epoch })
+  await server.producer.cancel({ kind: model.kind, modelId: model.id, jobId, epoch })
 }
 
 async function findWaiting(
@@ -196,10 +196,13 @@ async function findWaiting(
 }
 
 function findQueue(
-  { catalogue, producer }: QueueServices,
+  { catalogue, queues }: QueueServices,
   params: OneQueue,
 ): { readonly queue: Queue; readonly model: CatalogueModel } {
   const model = queuesOf(catalogue).find(({ kind, id }) => queueName(kind, id) === params.queue)
-  if (model !== undefined) return { model, queue: producer.queue(model.kind, model.id) }
+  if (model !== undefined) {
+    const { producer } = queues.of(model.kind, model.id)
+    return { model, queue: producer.queue(model.kind, model.id) }
+  }
   throw failure.notFound(`No such queue: ${params.queue.slice(0, 64)}`, { param: 'queue' })
 }

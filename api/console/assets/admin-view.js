@@ -18,7 +18,7 @@ import {
  * string }} Table @typedef {{ label: string, value: string, note: string, tone?: 'bad' | 'warn' |
  * 'good' }} Tile @typedef {{ tiles: Tile[], tables: Table[] }} View
  *
- * @typedef {{ kind: string, modelId: string, waiting: number, running: number, oldestWaitMs?:
+ * @typedef {{ kind: string, modelId: string, waiting?: number, running?: number, oldestWaitMs?:
  * number,
  *   failedLastHour: number, jobsPerSecond: number, tokensPerSecond: number, slotsUsed: number,
  *   slots: number, workersReady: number, workers: number }} QueueOverview
@@ -67,7 +67,7 @@ export function viewOf(overview) {
 
 /** @param {Overview} overview @returns {Tile[]} */
 function tilesOf({ queues, workers, workersLost, incidents, outbox }) {
-  const waiting = sum(queues, (queue) => queue.waiting)
+  const waiting = sum(queues, (queue) => queue.waiting ?? 0)
   const oldest = Math.max(0, ...queues.map((queue) => queue.oldestWaitMs ?? 0))
   const slots = sum(queues, (queue) => queue.slots)
   const used = sum(queues, (queue) => queue.slotsUsed)
@@ -88,7 +88,7 @@ function tilesOf({ queues, workers, workersLost, incidents, outbox }) {
     },
     {
       label: 'Running',
-      value: figure(sum(queues, (queue) => queue.running)),
+      value: figure(sum(queues, (queue) => queue.running ?? 0)),
       note: `${figure(used)} of ${figure(slots)} slots in use`,
     },
     {
@@ -203,12 +203,12 @@ function queuesTable({ queues }) {
     ],
     rows: queues.map((queue) => [
       { text: queue.modelId, note: queue.kind },
-      { text: figure(queue.waiting) },
+      { text: queue.waiting === undefined ? NOTHING : figure(queue.waiting) },
       {
         text: queue.oldestWaitMs === undefined ? NOTHING : duration(queue.oldestWaitMs),
         ...((queue.oldestWaitMs ?? 0) > LONG_WAIT_MS && { tone: /** @type {const} */ ('warn') }),
       },
-      { text: figure(queue.running) },
+      { text: queue.running === undefined ? NOTHING : figure(queue.running) },
       slotsCell(queue.slotsUsed, queue.slots),
       { text: figure(queue.jobsPerSecond) },
       { text: queue.kind === 'completion' ? figure(queue.tokensPerSecond) : NOTHING },

@@ -17,7 +17,7 @@ import { systemClock } from '#shared/clock.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import { createLogger } from '#shared/logger.ts'
 import { type QueueKeys, queueKeys } from '#shared/queue/keys.ts'
-import { listWorkers } from '#shared/queue/liveness.ts'
+import { countLostWorkers, listWorkers } from '#shared/queue/liveness.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 
 /** The admin token of the tests. */
@@ -77,10 +77,11 @@ export async function openAdminApp(options: {
           }),
           version: '0.0.0',
           slowAfterMs: slowMs,
-          redis,
-          keys,
-          queueOf: () => queue,
-          workers: () => listWorkers(redis, keys),
+          queues: {
+            of: () => ({ redis, keys, producer: { queue: () => queue } }) as never,
+            workers: () => listWorkers(redis, keys),
+            workersLost: () => countLostWorkers(redis, keys),
+          },
           incidents: () => incidents.read(),
           areas: options.areas ?? [],
           audit: async () => {},

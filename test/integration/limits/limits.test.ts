@@ -304,6 +304,7 @@ describe('jobs at the same time', () => {
     const idempotency = openIdempotencyStore(redis, keyPrefix, 1e6)
     const gate = createIdempotencyGate({
       idempotency,
+      deleteReplies: async () => {},
       clock: systemClock,
       log,
       deadlineSeconds: 10,
@@ -332,7 +333,8 @@ describe('jobs at the same time', () => {
     async ([header], { database, redisUrl, keyPrefix }) => {
       const redis = await connect(redisUrl)
       const idempotency = openIdempotencyStore(redis, keyPrefix, 1e6)
-      const services = { idempotency, clock: systemClock, log, deadlineSeconds: 10 }
+      const deleteReplies = async () => {}
+      const services = { idempotency, deleteReplies, clock: systemClock, log, deadlineSeconds: 10 }
       const leaving = new AbortController()
       const waitForLeave: Gate = async (_request, reply) => {
         leaving.abort()

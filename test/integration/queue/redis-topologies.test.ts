@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { trustAuthorities } from '#launcher/authorities.ts'
 import { reachRedis } from '#launcher/reach.ts'
 import { openRedis } from '#shared/queue/connection.ts'
-import { readDepths } from '#shared/queue/depth.ts'
+import { readDepth } from '#shared/queue/depth.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { probeRedis } from '#shared/queue/redis-client.ts'
 import { log } from '#test/support/queue.ts'
@@ -107,7 +107,9 @@ describe('a cluster', () => {
       expect(await client.cluster('KEYSLOT', keys.tickets(kind, modelId))).toBe(slot)
       shards.add(slots[slot]?.[0])
     }
-    const depths = await readDepths(client, keys, queues)
+    const depths = await Promise.all(
+      queues.map((queue) => readDepth({ redis: client, keys }, queue)),
+    )
     client.disconnect()
     expect(shards.size).toBe(3)
     expect(depths.map(({ prioritized }) => prioritized)).toEqual(queues.map(() => 1))

@@ -39,6 +39,7 @@ export async function openGated(database: Database, redisUrl: string, keyPrefix:
     log,
     deadlineSeconds: 10,
     idempotency: openIdempotencyStore(redis, keyPrefix, 1e6),
+    deleteReplies: async () => {},
   })
   const openOne = async () => {
     const surface = await openV1App(

@@ -38,7 +38,7 @@ it('keeps digests of prompts and forms that cannot be compared with a guess', as
   const store = open(NEW)
   const claim = claimOf(ORGANIZATION, 'key', PROMPT)
   expect(await store.begin(claim)).toMatchObject({ state: 'mine' })
-  await store.finish(claim, ANSWER, { form: FORM, streams: [] })
+  await store.finish(claim, ANSWER, FORM)
   const record = await stored()
   expect(record).toContain('fingerprint')
   expect(record).not.toContain(PROMPT)
@@ -55,7 +55,7 @@ it.for([
     const first = open(...(before as string[]))
     const claim = claimOf(ORGANIZATION, 'key', PROMPT)
     await first.begin(claim)
-    await first.finish(claim, ANSWER, { form: FORM, streams: [] })
+    await first.finish(claim, ANSWER, FORM)
     const store = open(...(after as string[]))
     const found = await store.begin(claimOf(ORGANIZATION, 'key', PROMPT))
     expect(found).toMatchObject({ state: 'done', answer: { status: 200 } })
@@ -80,7 +80,7 @@ it('records a day of answers within the bytes of all, and a quarter of them for 
     const claim = () => claimOf({ ...ORGANIZATION, organizationId }, key, PROMPT)
     const first = claim()
     await store.begin(first)
-    await store.finish(first, answer, { form: undefined, streams: [] })
+    await store.finish(first, answer, undefined)
     return (await store.begin(claim())).state === 'done'
   }
   const kept: boolean[][] = []
@@ -106,7 +106,7 @@ it('counts what a record takes in Redis, however short its answer is', async ({
   const claim = claimOf(ORGANIZATION, 'short', PROMPT)
   await store.begin(claim)
   const answer = { ...ANSWER, body: Buffer.from('{}') }
-  await store.finish(claim, answer, { form: undefined, streams: [] })
+  await store.finish(claim, answer, undefined)
   const used = Number(await redis.memory('USAGE', `${keyPrefix}:idempotency:${claim.id}`))
   const counted = Number(await redis.get(`${keyPrefix}:idempotency:bytes`))
   expect(used).toBeGreaterThan(0)
