@@ -30,7 +30,11 @@ export async function benchSignIns(): Promise<readonly Figure[]> {
   const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
   const postgres = await startPostgres(folder, { password: 'bench' })
   const tiers = await startTiers({
-    env: { AUTH_MAILER_AUTOCONFIRM: 'true', MILLRACE_SESSION_REFRESHES_PER_HOUR: '0' },
+    env: {
+      AUTH_MAILER_AUTOCONFIRM: 'true',
+      MILLRACE_SESSION_REFRESHES_PER_HOUR: '0',
+      MILLRACE_USER_CHANGES_PER_HOUR: '0',
+    },
     databaseUrl: postgres.url,
     redisUrl: redis.url,
     keyPrefix: 'bench',

@@ -171,9 +171,8 @@ async function takeLimit(
 // access token must not keep its user from ending the session, so sign-outs count by themselves.
 async function takeChange(services: AuthServices, row: Route, userId: string): Promise<void> {
   const isRead = row.method === 'GET' && !row.writes
-  if (isRead || services.config.rateLimits.userChanges.count === 0) return
-  const bucket = row.path === '/logout' ? 'sign-outs' : 'changes'
-  await services.limits.takeRequest('userChanges', bucket, userId)
+  if (isRead) return
+  await services.limits.takeOfUser(row.path === '/logout' ? 'sign-outs' : 'changes', userId)
 }
 
 /** Many people may share the address of a network, so it has the limits of this many clients. */

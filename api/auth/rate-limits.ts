@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/clock.ts'
 import type { RateLimit, RateLimitsConfig } from '#shared/config/auth-rate-limits.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 import { authFailure } from './errors.ts'
 import { sha256 } from './secrets.ts'
@@ -13,7 +14,7 @@ export interface RateLimitRedis {
   ): Promise<unknown>
 }
 
-/** Limits per client, or user; each route has its own bucket. */
+/** Limits per client; each route has its own bucket. */
 const REQUEST_LIMITS = [
   'tokenRefresh',
   'verify',
@@ -21,11 +22,13 @@ const REQUEST_LIMITS = [
   'anonymousUsers',
   'mfaChallengeAndVerify',
   'passkey',
-  'userChanges',
 ] as const
 
 /** The name of a limit per client. */
 export type RequestLimit = (typeof REQUEST_LIMITS)[number]
+
+/** Limits per user: each of these requests adds an entry to the audit log. */
+type UserBucket = 'changes' | 'sign-ins' | 'sign-outs'
 
 /** The counted channels of the server-wide limits. */
 type SendChannel = 'email' | 'sms'
@@ -37,6 +40,8 @@ export interface RateLimits {
    * is larger by their number.
    */
   takeRequest(limit: RequestLimit, bucket: string, address: string, clients?: number): Promise<void>
+  /** Throws 429 when the user has emptied the bucket. */
+  takeOfUser(bucket: UserBucket, userId: string): Promise<void>
   /** Throws 429 when the hourly limit of messages is reached; otherwise counts one. */
   takeSend(channel: SendChannel): Promise<void>
   /** Like `takeSend`, but does not count. */
@@ -71,20 +76,31 @@ export function createRateLimits(options: {
         cost,
       ),
     )
+  const take = async (name: string, limit: RateLimit, clients = 1): Promise<void> => {
+    const perMs = (clients * limit.count) / (limit.windowSeconds * 1000)
+    const size = clients * limit.burst
+    const waitMs = Number(await redis.eval(TAKE_FROM_BUCKET, 1, name, clock.now(), perMs, size))
+    if (waitMs > 0) {
+      throw authFailure('over_request_rate_limit', { retryAfterSeconds: waitMs / 1000 })
+    }
+  }
   const send = async (channel: SendChannel, cost: number): Promise<void> => {
     const limit = channel === 'email' ? config.emailSent : config.smsSent
     const waitMs = await window(key('send', channel), limit, cost)
     if (waitMs > 0) throw authFailure(SEND_FAILURES[channel], { retryAfterSeconds: waitMs / 1000 })
   }
   return {
-    async takeRequest(limit, bucket, address, clients = 1) {
-      const { count, windowSeconds, burst } = config[limit]
+    async takeRequest(limit, bucket, address, clients) {
       const name = key('request', bucket, sha256(address).toString('base64url'))
-      const perMs = (clients * count) / (windowSeconds * 1000)
-      const size = clients * burst
-      const waitMs = Number(await redis.eval(TAKE_FROM_BUCKET, 1, name, clock.now(), perMs, size))
-      if (waitMs > 0) {
-        throw authFailure('over_request_rate_limit', { retryAfterSeconds: waitMs / 1000 })
+      await take(name, config[limit], clients)
+    },
+    async takeOfUser(bucket, userId) {
+      if (config.userChanges.count === 0) return
+      try {
+        await take(key('user', bucket, userId), config.userChanges)
+      } catch (error) {
+        // Users can sign in while Redis is unreachable; the guess limiter reports that it is.
+        if (error instanceof ServiceError || bucket !== 'sign-ins') throw error
       }
     },
     takeSend: (channel) => send(channel, 1),

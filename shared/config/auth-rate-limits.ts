@@ -36,7 +36,7 @@ export interface RateLimitsConfig {
   readonly anonymousUsers: RateLimit
   readonly mfaChallengeAndVerify: RateLimit
   readonly passkey: RateLimit
-  /** Changes of one user; a count of 0 sets no limit. */
+  /** Changes, sign-ins and sign-outs of one user; a count of 0 sets no limit. */
   readonly userChanges: RateLimit
   /** Wrong guesses after which a one-time code is void. */
   readonly otpAttemptsMax: number
@@ -105,7 +105,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     userChanges: {
       count: env.int('MILLRACE_USER_CHANGES_PER_HOUR', {
         about:
-          'changes of one user per hour, such as of metadata, second factors and passkeys, from all clients; 0 sets no limit',
+          'changes of one user per hour, such as of metadata, second factors and passkeys, from all clients, and as many sign-ins and sign-outs; 0 sets no limit',
         fallback: 1000,
         max: 100_000,
       }),

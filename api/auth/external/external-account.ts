@@ -264,12 +264,14 @@ export async function linkIdentity(
   return { user: linked, identity }
 }
 
-function recordLogin(
+async function recordLogin(
   services: AuthServices,
   request: AuthRequest,
   login: { readonly store: Store; readonly user: UserRow; readonly providerId: string },
 ): Promise<void> {
-  return record(services, login.store, {
+  // An id token can be presented at any rate.
+  await services.limits.takeOfUser('sign-ins', login.user.id)
+  await record(services, login.store, {
     request,
     actor: { kind: 'user', user: login.user },
     action: 'login',

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { signedInUser } from './support/people.ts'
-import { startServer, type TestServer } from './support/server.ts'
+import { createRateLimits } from '#api/auth/rate-limits.ts'
+
+import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { createUser, newEmail, PASSWORD, signedInUser } from './support/people.ts'
+import { type CallOptions, startServer, type TestServer } from './support/server.ts'
 
 const BURST = 100
 
@@ -50,5 +53,60 @@ describe('changes of one user', () => {
     expect(enrolled.status).toBe(429)
     expect((await server.call({ path: '/user', bearer })).status).toBe(200)
     expect((await server.call({ method: 'POST', path: '/logout', bearer })).status).toBe(204)
+  })
+})
+
+describe('sign-ins of one user', () => {
+  const providers = fakeProviders()
+  let server: TestServer
+  beforeAll(async () => {
+    server = await startServer({ isFrozen: true, providers })
+  })
+  afterAll(() => server.close())
+
+  /** Repeats a request until the limit is reached; returns the answers and the new entries. */
+  const repeat = async (request: CallOptions) => {
+    const count = async () =>
+      (await server.database.pool.query('select count(*)::int as n from audit_log_entries')).rows[0]
+        .n
+    const before = await count()
+    const statuses: number[] = []
+    for (let times = 0; times < BURST + 20; times += 1) {
+      statuses.push((await server.call(request)).status)
+    }
+    return { statuses: [...new Set(statuses)], entries: (await count()) - before }
+  }
+
+  it('by password are limited by themselves, also those of unconfirmed users', async () => {
+    const { email } = await createUser(server)
+    const body = { email, password: PASSWORD }
+    const request = { method: 'POST', path: '/token?grant_type=password', body } as const
+    expect(await repeat(request)).toEqual({ statuses: [200, 429], entries: BURST })
+    const { email: unconfirmed } = await createUser(server, { email_confirm: false })
+    const pending = { ...request, body: { email: unconfirmed, password: PASSWORD } }
+    expect(await repeat(pending)).toEqual({ statuses: [400, 429], entries: BURST })
+    server.clock.advance(4)
+    const { access_token: bearer } = (await server.call(request)).body
+    const change = { method: 'PUT', path: '/user', bearer, body: { data: {} } } as const
+    expect((await server.call(change)).status).toBe(200)
+  })
+
+  it('by an id token are limited', async () => {
+    providers.visitors.set('token', visitor('g-1', newEmail()))
+    const body = { provider: 'google', id_token: 'token' }
+    const request = { method: 'POST', path: '/token?grant_type=id_token', body } as const
+    expect((await server.call(request)).status).toBe(200)
+    expect(await repeat(request)).toEqual({ statuses: [200, 429], entries: BURST })
+  })
+
+  it('are possible while Redis is unreachable', async () => {
+    const unreachable = createRateLimits({
+      redis: { eval: () => Promise.reject(new Error('unreachable')) },
+      keyPrefix: '',
+      config: server.services.config.rateLimits,
+      clock: server.clock,
+    })
+    await unreachable.takeOfUser('sign-ins', 'a user')
+    await expect(unreachable.takeOfUser('changes', 'a user')).rejects.toThrow('unreachable')
   })
 })
