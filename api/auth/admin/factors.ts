@@ -9,6 +9,7 @@ import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
 import { parsePhone } from '#api/auth/users/contact.ts'
 import { presentFactor } from '#api/auth/users/present-user.ts'
+import { lockUser } from '#api/auth/users/user-store.ts'
 
 import { getUser } from './user.ts'
 
@@ -35,6 +36,7 @@ export async function adminUpdateFactor(
     throw invalid('Only phone factors have a number', 'phone')
   }
   const updated = await inTransaction(services.store, async (store) => {
+    await lockUser(store, user.id)
     const changes = {
       ...(body.friendly_name && { friendlyName: body.friendly_name }),
       ...(body.phone && { phone: parsePhone(body.phone) }),
@@ -60,6 +62,8 @@ export async function adminDeleteFactor(
   const user = await getUser(services, params.user_id)
   const factor = await getOwnFactor(services, user, params.factor_id)
   await inTransaction(services.store, async (store) => {
+    // A session that the factor is raising at this moment is lowered too.
+    await lockUser(store, user.id)
     await lowerSessionsOfFactor(store, factor)
     await deleteFactor(store, factor.id)
     await record(services, store, {

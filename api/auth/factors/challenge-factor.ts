@@ -66,13 +66,13 @@ async function createChallenge(
     readonly webauthnChallenge: string | undefined
   },
 ): Promise<ChallengeRow> {
-  const { factor, channel } = asked
+  const { channel } = asked
   const { mfa, jwt } = services.config
-  const isPhone = factor.factorType === 'phone'
+  const isPhone = asked.factor.factorType === 'phone'
   const gapSeconds = isPhone ? mfa.phone.gapSeconds : 0
-  if (!(await claimChallenge(services.store, factor.id, gapSeconds))) {
-    throw tooSoon('sms', gapSeconds)
-  }
+  // An administrator may have changed the number in between.
+  const factor = await claimChallenge(services.store, asked.factor.id, gapSeconds)
+  if (factor === undefined) throw tooSoon('sms', gapSeconds)
   const id = randomUUID()
   const code = isPhone ? randomDigits(Math.max(6, Math.min(10, mfa.phone.otpLength))) : undefined
   const hmac = code === undefined ? null : codeHmac(jwt.secret, ['challenge', id], code)

@@ -55,18 +55,24 @@ export async function insertFactor(
   return factor
 }
 
-/** Changes the fields of a factor that an administrator may change. */
+/**
+ * Changes the fields of a factor that an administrator may change. Codes that were sent to the old
+ * number are void. The caller holds the lock on the user.
+ */
 export async function updateFactor(
   store: Store,
   factorId: string,
   changes: Partial<Pick<FactorRow, 'friendlyName' | 'phone'>>,
 ): Promise<FactorRow | undefined> {
-  const { factors } = store.tables
+  const { factors, challenges } = store.tables
   const [factor] = await store.db
     .update(factors)
     .set({ ...changes, updatedAt: store.now() })
     .where(eq(factors.id, factorId))
     .returning()
+  if (changes.phone !== undefined) {
+    await store.db.delete(challenges).where(eq(challenges.factorId, factorId))
+  }
   return factor
 }
 
@@ -141,16 +147,19 @@ export async function acceptTotpStep(
   return accepted.length > 0
 }
 
-/** Records that a challenge is requested now, unless another was within the gap. */
+/**
+ * Records that a challenge is requested now; undefined when another was within the gap. Returns the
+ * factor as it is now.
+ */
 export async function claimChallenge(
   store: Store,
   factorId: string,
   gapSeconds: number,
-): Promise<boolean> {
+): Promise<FactorRow | undefined> {
   const { factors } = store.tables
   const now = store.now()
   const latest = new Date(now.getTime() - gapSeconds * 1000)
-  const claimed = await store.db
+  const [claimed] = await store.db
     .update(factors)
     .set({ lastChallengedAt: now })
     .where(
@@ -162,8 +171,8 @@ export async function claimChallenge(
           : or(isNull(factors.lastChallengedAt), lte(factors.lastChallengedAt, latest)),
       ),
     )
-    .returning({ id: factors.id })
-  return claimed.length > 0
+    .returning()
+  return claimed
 }
 
 /** Adds a challenge that is valid for `ttlSeconds`. */

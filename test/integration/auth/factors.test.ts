@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 
+import { whileWaiting } from './support/held-user.ts'
 import { createUser, refresh, signedInUser, signIn } from './support/people.ts'
 import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
@@ -272,6 +273,40 @@ describe('a second factor', () => {
     expect((await ask()).body.error_code).toBe('over_sms_send_rate_limit')
     server.clock.advance(60)
     expect((await ask()).status).toBe(200)
+  })
+
+  it('is void for a number that an administrator has replaced', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const fields = { factor_type: 'phone', phone: '+41791112255' }
+    const factor = (await post('/factors', bearer, fields)).body
+    const challenge = (await post(`/factors/${factor.id}/challenge`, bearer)).body
+    const proof = { challenge_id: challenge.id, code: server.messages.at(-1)?.otp }
+    const path = `/admin/users/${user.id}/factors/${factor.id}`
+    const change = { method: 'PUT', path, body: { phone: '+41791112266' } } as const
+    await server.call({ ...change, bearer: await server.serviceToken() })
+    const refused = await post(`/factors/${factor.id}/verify`, bearer, proof)
+    expect(refused.body.error_code).toBe('mfa_factor_not_found')
+  })
+
+  it('raises no session while an administrator removes it', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const factor = await enroll(bearer, 'removed')
+    const path = `/admin/users/${user.id}/factors/${factor.id}`
+    const removal = { method: 'DELETE', path, bearer: await server.serviceToken() } as const
+    const session = `(select id from sessions where user_id = '${user.id}')`
+    const { status } = await whileWaiting(server, user.id, {
+      request: () => server.call(removal),
+      change: (client) =>
+        client.query(
+          `update sessions set aal = 'aal2', factor_id = '${factor.id}',
+           amr = '[{"method":"totp","timestamp":1}]' where id = ${session}`,
+        ),
+    })
+    expect(status).toBe(200)
+    const { rows } = await server.database.pool.query(
+      `select aal from sessions where id = ${session}`,
+    )
+    expect(rows).toEqual([{ aal: 'aal1' }])
   })
 
   it('cannot bypass the factor of the owner, however early it was added', async () => {
