@@ -1,3 +1,4 @@
+import type { AuditAction } from '#api/auth/audit/audit-log.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { linkOf, type MailName, mintForMail } from '#api/auth/delivery/send-mail.ts'
@@ -26,23 +27,40 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 
 type Body = Parsed<typeof GenerateLinkBody>
 
+interface LinkRow {
+  readonly mail: MailName
+  readonly linkType: string
+  readonly column: SentColumn
+  /** Its name in the audit log. */
+  readonly action: AuditAction
+}
+
+const EMAIL_CHANGE = {
+  linkType: 'email_change',
+  column: 'emailChangeSentAt',
+  action: 'user_modified',
+} as const
+const RECOVERY = { column: 'recoverySentAt', action: 'user_recovery_requested' } as const
+
 /** The token and mail of each link type. */
 const TYPES = {
-  signup: { mail: 'confirmation', linkType: 'signup', column: 'confirmationSentAt' },
-  invite: { mail: 'invite', linkType: 'invite', column: 'confirmationSentAt' },
-  magiclink: { mail: 'magicLink', linkType: 'magiclink', column: 'recoverySentAt' },
-  recovery: { mail: 'recovery', linkType: 'recovery', column: 'recoverySentAt' },
-  email_change_current: {
-    mail: 'emailChangeCurrent',
-    linkType: 'email_change',
-    column: 'emailChangeSentAt',
+  signup: {
+    mail: 'confirmation',
+    linkType: 'signup',
+    column: 'confirmationSentAt',
+    action: 'user_confirmation_requested',
   },
-  email_change_new: {
-    mail: 'emailChangeNew',
-    linkType: 'email_change',
-    column: 'emailChangeSentAt',
+  invite: {
+    mail: 'invite',
+    linkType: 'invite',
+    column: 'confirmationSentAt',
+    action: 'user_invited',
   },
-} as const satisfies Record<string, { mail: MailName; linkType: string; column: SentColumn }>
+  magiclink: { mail: 'magicLink', linkType: 'magiclink', ...RECOVERY },
+  recovery: { mail: 'recovery', linkType: 'recovery', ...RECOVERY },
+  email_change_current: { mail: 'emailChangeCurrent', ...EMAIL_CHANGE },
+  email_change_new: { mail: 'emailChangeNew', ...EMAIL_CHANGE },
+} as const satisfies Record<string, LinkRow>
 
 type LinkType = keyof typeof TYPES
 
@@ -61,12 +79,19 @@ export async function generateLink(
 ): Promise<Answer> {
   const wanted = parse(body)
   const { user, type, credentials } = await prepareUser(services, request, wanted)
-  const { mail, linkType, column } = TYPES[type]
+  const { mail, linkType, column, action } = TYPES[type]
   const to = type === 'email_change_new' ? (wanted.newEmail as string) : wanted.email
   const { minted, sent } = await inTransaction(services.store, async (store) => {
     const proposal = await propose(store, user.id, wanted.newEmail)
     const changes = { ...proposal, [column]: store.now() }
     const stage = { ...services, store }
+    // The link signs its bearer in as the user.
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action,
+      traits: { user_id: user.id, user_email: wanted.email, link_type: type },
+    })
     return {
       minted: await mintForMail(stage, {
         user,
@@ -180,20 +205,12 @@ async function prepareNewUser(
   const passwordHash = type === 'signup' ? await hashPassword(services, wanted, known) : undefined
   const candidate = { provider: 'email', email, userMetadata: body.data }
   const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
-  const user = await inTransaction(services.store, async (store) => {
-    const made =
-      type === 'invite'
-        ? await inviteAccount(services, store, { id, email, known, data: body.data, request })
-        : (known ?? (await makeSignup(services, store, { id, email, request })))
-    if (made === undefined) throw authFailure('email_exists')
-    await record(services, store, {
-      request,
-      actor: { kind: 'admin', role: request.caller.role },
-      action: type === 'invite' ? 'user_invited' : 'user_confirmation_requested',
-      traits: { user_id: made.id, user_email: email },
-    })
-    return made
-  })
+  const user = await inTransaction(services.store, async (store) =>
+    type === 'invite'
+      ? inviteAccount(services, store, { id, email, known, data: body.data, request })
+      : (known ?? makeSignup(services, store, { id, email, request })),
+  )
+  if (user === undefined) throw authFailure('email_exists')
   if (type === 'invite') return { user }
   const earlier = await findPendingCredentials(services.store, user.id, 'email')
   const userMetadata = mergeMetadata(earlier?.userMetadata ?? {}, body.data)

@@ -240,6 +240,36 @@ describe('administrators', () => {
     expect(server.mails).toEqual([])
   })
 
+  it('leave an entry in the audit log for each link', async () => {
+    const { id, email } = await createUser(server)
+    const actions = {
+      magiclink: 'user_recovery_requested',
+      recovery: 'user_recovery_requested',
+      email_change_current: 'user_modified',
+      email_change_new: 'user_modified',
+    }
+    for (const type of Object.keys(actions)) {
+      await admin('POST', '/generate_link', { type, email, new_email: newEmail() })
+    }
+    const [fresh, invited] = [newEmail(), newEmail()]
+    await admin('POST', '/generate_link', { type: 'signup', email: fresh, password: PASSWORD })
+    await admin('POST', '/generate_link', { type: 'invite', email: invited })
+    const { rows } = await server.database.pool.query(
+      `select payload ->> 'action' as action, payload -> 'traits' as traits from audit_log_entries
+       where payload -> 'traits' ? 'link_type' and payload -> 'traits' ->> 'user_email' = any($1)
+       order by created_at, id`,
+      [[email, fresh, invited]],
+    )
+    const found = rows.map(({ action, traits }) => [traits.link_type, action])
+    expect(Object.fromEntries(found)).toEqual({
+      ...actions,
+      signup: 'user_confirmation_requested',
+      invite: 'user_invited',
+    })
+    expect(found).toHaveLength(6)
+    expect(rows.filter(({ traits }) => traits.user_id === id)).toHaveLength(4)
+  })
+
   it('cannot make one side of a change of address agree for both', async () => {
     const { email } = await createUser(server)
     const new_email = newEmail()
