@@ -8,6 +8,7 @@ import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { findUserByContact, findUserById } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
+import { failure } from '#shared/errors.ts'
 
 /** An invitation to something outside the user server, which its redirect target identifies. */
 export interface Invitation {
@@ -20,7 +21,8 @@ export interface Invitation {
 
 /**
  * Mails an invitation. Confirmed users get a sign-in link; for other addresses an account is
- * created, which the link confirms.
+ * created, which the link confirms. Throws where users confirm no addresses and the address has an
+ * account, because anyone may have created that.
  */
 export async function sendInvitation(
   services: AuthServices,
@@ -30,6 +32,7 @@ export async function sendInvitation(
   await services.addresses.requireDeliverable({ kind: 'email', email })
   const known = await findUserByContact(services.store, { kind: 'email', email })
   if (known !== undefined && isConfirmed(known, 'email')) {
+    if (services.config.mailer.isAutoconfirm) throw unproven()
     const variables = { ...data, has_account: true }
     await sendTokenMail(services, request, {
       user: known,
@@ -50,6 +53,13 @@ export async function sendInvitation(
     const user = await inviteStranger(tx, request, { id, email, known, actor })
     await sendTokenMail(tx, request, { user, name: 'invite', to: email, data: variables })
   })
+}
+
+function unproven(): Error {
+  return failure.invalidRequest(
+    "Users do not confirm their addresses here, and one has signed up with this address already. Send 'user_id' instead.",
+    { param: 'email', code: 'unconfirmed_email' },
+  )
 }
 
 async function inviteStranger(

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { startTiers, type TierPlace, type Tiers } from '#test/support/tiers.ts'
 
 interface Body {
   id: string
@@ -22,6 +22,7 @@ interface Body {
 }
 
 const PASSWORD = 'a long pass phrase'
+let place: TierPlace
 let tiers: Tiers
 let mail: MailCatcher
 let sql: Client
@@ -36,7 +37,7 @@ beforeAll(async () => {
   const made = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-invitations-'))
   mail = await startMailCatcher()
-  tiers = await startTiers({
+  place = {
     databaseUrl: made.url,
     redisUrl: inject('redisUrl'),
     folder,
@@ -47,7 +48,8 @@ beforeAll(async () => {
       AUTH_RATE_LIMIT_EMAIL_SENT: '1000',
       AUTH_SMTP_MAX_FREQUENCY: '0s',
     },
-  })
+  }
+  tiers = await startTiers(place)
   sql = new Client({ connectionString: made.url })
   await sql.connect()
   close = [
@@ -63,8 +65,8 @@ afterAll(async () => {
   for (const step of close) await step()
 })
 
-async function call(secret: string, method: string, path: string, body?: unknown) {
-  const answer = await fetch(`${tiers.url}/v1${path}`, {
+async function call(secret: string, method: string, path: string, body?: unknown, url = tiers.url) {
+  const answer = await fetch(`${url}/v1${path}`, {
     method,
     headers: {
       authorization: `Bearer ${secret}`,
@@ -152,6 +154,37 @@ describe('an invitation', () => {
     const { body } = await call(owner, 'GET', `${path}/${made.body.id}`)
     expect(body).toMatchObject({ status: 'accepted', accepted_at: expect.any(Number) })
     expect((await fetch(link, { redirect: 'manual' })).headers.get('location')).toContain('error')
+  })
+
+  it('reaches no account whose address is confirmed without proof', async () => {
+    const { owner, id, path } = await newOrganization()
+    const open = await startTiers({
+      ...place,
+      env: { ...place.env, AUTH_MAILER_AUTOCONFIRM: 'true' },
+    })
+    const email = newAddress('squatted')
+    const invite = (body: object) => call(owner, 'POST', path, body, open.url)
+    const answer = await fetch(`${open.url}/signup`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ email, password: PASSWORD }),
+    })
+    const { access_token: token, user } = (await answer.json()) as {
+      access_token: string
+      user: { id: string }
+    }
+    expect(await invite({ email })).toMatchObject({
+      status: 400,
+      body: { error: { code: 'unconfirmed_email', param: 'email' } },
+    })
+    expect((await call(token, 'GET', '/invitations', undefined, open.url)).body.data).toEqual([])
+    // Its link confirms the address of an account that the invitation creates.
+    const invited = newAddress('invited')
+    expect((await invite({ email: invited })).status).toBe(200)
+    expect((await invite({ user_id: user.id })).status).toBe(200)
+    await acceptAll(token)
+    expect(await rolesIn(token, id)).toEqual(['member'])
+    await open.stop()
   })
 
   it.each([
