@@ -269,25 +269,36 @@ async function readBytes(message: IncomingMessage, bytesMax: number): Promise<Bu
 function guardedLookup(
   options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
 ): LookupFunction {
-  const resolve = options.resolve ?? resolveBySystem
+  const { allowsPrivateAddresses, resolve = resolveBySystem } = options
   return (hostname, lookupOptions, done) => {
     resolve(hostname).then(
       (found) => {
         const isAllowed = ({ address }: LookupAddress) =>
-          options.allowsPrivateAddresses || isPublicAddress(address)
+          allowsPrivateAddresses || isPublicAddress(address)
         const [first] = found
         if (first === undefined || !found.every(isAllowed)) {
-          done(refusedAddress(hostname), '', 4)
+          done(unresolved('address', hostname), '', 4)
         } else if (lookupOptions.all) done(null, [...found])
         else done(null, first.address, first.family)
       },
-      (error: NodeJS.ErrnoException) => done(error, '', 4),
+      (error: NodeJS.ErrnoException) =>
+        done(allowsPrivateAddresses ? error : unresolved('network', hostname, error), '', 4),
     )
   }
 }
 
 function refusedAddress(hostname: string): OutgoingError {
   return new OutgoingError('address', `${hostname} is not on the public internet`)
+}
+
+// The same message for a name of the private network and for an unknown one: clients that choose
+// names and read the message must not learn which private names exist.
+function unresolved(
+  reason: 'address' | 'network',
+  hostname: string,
+  cause?: unknown,
+): OutgoingError {
+  return new OutgoingError(reason, `${hostname} has no public address`, cause)
 }
 
 function toOutgoingError(error: unknown, url: URL, signal: AbortSignal): OutgoingError {

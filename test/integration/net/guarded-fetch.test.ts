@@ -102,6 +102,20 @@ describe('a call outside', () => {
     expect(peer.requests[0]?.headers.host).toBe(`rebind.test:${port()}`)
   })
 
+  it('says of a private name what it says of an unknown one', async () => {
+    const unknown = Object.assign(new Error('queryA ENOTFOUND db.test'), { code: 'ENOTFOUND' })
+    const answers = {
+      address: async () => [{ address: '10.0.0.1', family: 4 }],
+      network: () => Promise.reject(unknown),
+    }
+    const messages = []
+    for (const reason of ['address', 'network'] as const) {
+      const fetch = open({ allowsPrivateAddresses: false, resolve: answers[reason] })
+      messages.push((await refused(fetch({ url: `http://db.test:${port()}/` }), reason)).message)
+    }
+    expect(new Set(messages)).toEqual(new Set(['db.test has no public address']))
+  })
+
   it('uses only http and https', async () => {
     for (const url of ['file:///etc/passwd', 'ftp://a.test/', 'gopher://a.test/', 'nonsense']) {
       await refused(open()({ url }), 'protocol')
