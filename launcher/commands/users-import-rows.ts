@@ -39,6 +39,8 @@ export function readUser(row: SourceRow, now: Date): ImportedRow | string {
   if (row.is_sso_user === true) return 'users of SAML are not supported'
   const email = text(row.email).toLowerCase()
   const phone = text(row.phone).replace(/^\+/, '')
+  const refusal = findUnreadableFactor(row, now)
+  if (refusal !== undefined) return `a second factor cannot be read: ${refusal}`
   if (email.length > EMAIL_CHARACTERS_MAX) return 'the email address is too long'
   if (phone !== '' && !PHONE.test(phone) && !row.deleted_at) return 'the phone number is malformed'
   const isConfirmed = Boolean(row.email_confirmed_at || row.phone_confirmed_at)
@@ -64,6 +66,12 @@ export function readUser(row: SourceRow, now: Date): ImportedRow | string {
     deleted_at: row.deleted_at ?? null,
     ...times(row, now),
   }
+}
+
+// Without that factor, the password alone would sign the user in. A later run adds the user.
+function findUnreadableFactor({ factors }: SourceRow, now: Date): string | undefined {
+  const all = Array.isArray(factors) ? (factors as readonly SourceRow[]) : []
+  return all.map((factor) => readFactor(factor, now)).find((read) => typeof read === 'string')
 }
 
 /** An identity, or the reason why the row is skipped. */
@@ -104,7 +112,7 @@ export function readFactor(row: SourceRow, now: Date): ImportedRow | string | un
   const type = text(row.factor_type)
   if (!['totp', 'phone', 'webauthn'].includes(type)) return `factors of type ${type} are unknown`
   if (type === 'totp' && !BASE32.test(text(row.secret))) {
-    return 'the secret is encrypted: switch SECURITY_DB_ENCRYPTION off and let its users sign in once'
+    return 'the secret is encrypted: switch SECURITY_DB_ENCRYPTION off and let its user sign in there'
   }
   if (type === 'webauthn' && findCredential(row) === undefined) return 'it has no credential'
   return {

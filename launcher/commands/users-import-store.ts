@@ -42,6 +42,10 @@ const rows = (table: string, more = '') => ({
   select: (schema: string) => `to_jsonb(t)${more.replaceAll('{{schema}}', schema)}`,
 })
 
+// The second factors that the password alone must not replace.
+const USER_PARTS = ` || jsonb_build_object('factors', (select jsonb_agg(to_jsonb(f))
+    from {{schema}}.mfa_factors f where f.user_id = t.id and f.status = 'verified'))`
+
 // Whether the claims may come from anyone, because the user signed up but confirmed nothing.
 const IDENTITY_PARTS = ` || jsonb_build_object('is_signup', (
     select u.email_confirmed_at is null and u.phone_confirmed_at is null and u.invited_at is null
@@ -56,7 +60,7 @@ const SESSION_PARTS = ` || jsonb_build_object(
     where r.session_id = t.id and not r.revoked order by r.id desc limit 1))`
 
 const STEPS: readonly Step[] = [
-  { ...rows('users'), into: 'users', read: readUser },
+  { ...rows('users', USER_PARTS), into: 'users', read: readUser },
   { ...rows('identities', IDENTITY_PARTS), into: 'identities', read: readIdentity },
   { ...rows('mfa_factors'), into: 'mfa_factors', read: readFactor },
   { ...rows('mfa_factors'), into: 'webauthn_credentials', read: readFactorCredential },

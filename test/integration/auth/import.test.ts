@@ -218,6 +218,28 @@ it('keeps neither password nor metadata of an address that was never confirmed',
   expect(rows).toEqual([{ password_hash: null, user_metadata: {}, identity_data, expires: true }])
 })
 
+it('leaves out users with a second factor that cannot be read, until it can', async () => {
+  const [id, factor] = [randomUUID(), randomUUID()]
+  const { pool } = server.database
+  await pool.query(
+    `insert into auth.users (id, email, aud, encrypted_password, email_confirmed_at)
+     values ($1, 'locked@example.com', 'authenticated', $2, now())`,
+    [id, BCRYPT],
+  )
+  await pool.query(
+    `insert into auth.mfa_factors (id, user_id, factor_type, status, secret)
+     values ($1, $2, 'totp', 'verified', '{"key_id":"a"}')`,
+    [factor, id],
+  )
+  expect(await runImport()).toContain(`left out: users ${id}: a second factor cannot be read`)
+  const credentials = { email: 'locked@example.com', password: PASSWORD }
+  const signIn = () => post('/token?grant_type=password', credentials)
+  expect((await signIn()).body.error_code).toBe('invalid_credentials')
+  await pool.query('update auth.mfa_factors set secret = $2 where id = $1', [factor, SECRET])
+  expect(await runImport()).toContain('users: 1 added')
+  expect((await signIn()).body.user.factors).toMatchObject([{ id: factor, status: 'verified' }])
+})
+
 it('refuses a schema that is not there', async () => {
   await expect(runImport({ schema: 'nowhere' })).rejects.toThrow('--schema names another one')
   await expect(runImport({ schema: 'a;b' })).rejects.toThrow('is not a schema name')
