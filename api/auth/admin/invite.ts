@@ -12,7 +12,7 @@ import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/user-store.ts'
-import type { UserRow } from '#shared/db/schema/auth.ts'
+import type { OneTimeTokenRow } from '#shared/db/schema/auth.ts'
 
 /** Creates a user and sends an invitation, even while sign-up is disabled. */
 export async function invite(
@@ -47,22 +47,23 @@ export async function invite(
   return json(presentUser(await loadParts(services.store, user)))
 }
 
-/** The invited user of this link, while the invitation is valid. */
-export async function findInvitedUser(
+/** The invitation of this link, while it is valid. */
+export async function findInvitation(
   store: Store,
   linkSha256: Buffer,
-): Promise<UserRow | undefined> {
+): Promise<OneTimeTokenRow | undefined> {
   const { users, oneTimeTokens } = store.tables
   const [row] = await store.db
-    .select({ user: users })
+    .select({ token: oneTimeTokens })
     .from(oneTimeTokens)
     .innerJoin(users, eq(users.id, oneTimeTokens.userId))
     .where(
       and(
         eq(oneTimeTokens.linkSha256, linkSha256),
+        eq(oneTimeTokens.kind, 'confirmation'),
         gt(oneTimeTokens.expiresAt, store.now()),
         isNotNull(users.invitedAt),
       ),
     )
-  return row?.user
+  return row?.token
 }

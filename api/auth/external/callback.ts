@@ -1,4 +1,4 @@
-import { findInvitedUser } from '#api/auth/admin/invite.ts'
+import { findInvitation } from '#api/auth/admin/invite.ts'
 import { type Answer, type AuthRequest, redirect } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
@@ -161,14 +161,14 @@ async function signIn(
   arrival: { readonly flow: FlowStateRow; readonly profile: ExternalProfile },
 ): Promise<UserRow> {
   const { flow, profile } = arrival
-  const invitedUser =
+  const invitation =
     flow.inviteLinkSha256 === null
       ? undefined
-      : await findInvitedUser(services.store, flow.inviteLinkSha256)
-  if (flow.inviteLinkSha256 !== null && invitedUser === undefined) {
+      : await findInvitation(services.store, flow.inviteLinkSha256)
+  if (flow.inviteLinkSha256 !== null && invitation === undefined) {
     throw authFailure('invite_not_found')
   }
-  const visitor = { providerId: flow.provider, profile, invitedUser }
+  const visitor = { providerId: flow.provider, profile, invitation }
   const { user } = await decideAccount(services, request, visitor)
   return user
 }

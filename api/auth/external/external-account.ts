@@ -5,6 +5,7 @@ import { authFailure } from '#api/auth/errors.ts'
 import { announceNewUser, approveNewUser, type Candidate } from '#api/auth/hooks/new-user-hooks.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { consumeOneTimeToken } from '#api/auth/sign-in/one-time-tokens.ts'
 import {
   primaryEmail,
   type Settlement,
@@ -20,15 +21,15 @@ import {
 } from '#api/auth/users/identities.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
 import { insertUser, lockUser, maySignIn, updateUser } from '#api/auth/users/user-store.ts'
-import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+import type { IdentityRow, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** A visitor returning from a provider. */
 export interface Visitor {
   readonly providerId: string
   readonly profile: ExternalProfile
-  /** The address that an invitation was sent to, which the visitor must own. */
-  readonly invitedUser?: UserRow | undefined
+  /** The invitation of the visitor, who must own its address. */
+  readonly invitation?: OneTimeTokenRow | undefined
   /** The id of a new user that a hook has approved. */
   readonly newUserId?: string | undefined
 }
@@ -110,9 +111,8 @@ async function decideOnce(
 ): Promise<Decision> {
   const found = await findOrCreate(services, request, arrival)
   if (!('user' in found)) return { kind: 'refused', error: found.error }
-  if (!maySignIn(found.user, arrival.store.now())) {
-    return { kind: 'refused', error: authFailure('user_banned') }
-  }
+  // Thrown, so that the identity and the sign-in of a banned user are not stored.
+  if (!maySignIn(found.user, arrival.store.now())) throw authFailure('user_banned')
   const { store, visitor } = arrival
   return settleConfirmation(services, { ...found, store, profile: visitor.profile })
 }
@@ -142,7 +142,9 @@ async function findOrCreate(
     await recordLogin(services, request, { store, user: updated, providerId })
     return { user: updated, identity: { ...known, identityData } }
   }
-  if (visitor.invitedUser !== undefined) return acceptInvite(services, request, arrival)
+  if (visitor.invitation !== undefined) {
+    return acceptInvite(services, request, { ...arrival, invitation: visitor.invitation })
+  }
   // Even where new addresses need no confirmation, an unverified one must not open another user's
   // account.
   const trusted = profile.emails.filter((entry) => entry.isVerified)
@@ -156,6 +158,8 @@ async function findOrCreate(
   const [owner] = owners
   if (owner === undefined) return createUser(services, request, arrival)
   const user = await lockUser(store, owner)
+  // The user may have changed the address before the lock was taken.
+  if (!(await findOwnersOfEmails(store, emails)).includes(owner)) throw new LostRace()
   const linked = await linkIdentity(store, user, visitor)
   if (linked === undefined) throw new LostRace()
   await recordLogin(services, request, { store, user: linked.user, providerId })
@@ -165,16 +169,19 @@ async function findOrCreate(
 async function acceptInvite(
   services: AuthServices,
   request: AuthRequest,
-  arrival: Arrival,
+  arrival: Arrival & { readonly invitation: OneTimeTokenRow },
 ): Promise<Found> {
-  const { store, visitor } = arrival
-  const invited = visitor.invitedUser as UserRow
-  const owns = visitor.profile.emails.some(({ email }) => email.toLowerCase() === invited.email)
+  const { store, visitor, invitation } = arrival
+  const user = await lockUser(store, invitation.userId)
+  const owns = visitor.profile.emails.some(({ email }) => email.toLowerCase() === user.email)
   if (!owns) {
     const message = 'Invited email does not match emails from external provider'
     return { error: authFailure('invite_not_found', { message, kind: 'invalidRequest' }) }
   }
-  const user = await lockUser(store, invited.id)
+  const isOfUser = invitation.contact === user.email
+  if (!isOfUser || !(await consumeOneTimeToken(store, invitation.id))) {
+    return { error: authFailure('invite_not_found') }
+  }
   const linked = await linkIdentity(store, user, visitor)
   if (linked === undefined) throw new LostRace()
   await record(services, store, {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { whileWaiting } from './support/held-user.ts'
 import { createUser, newEmail, PASSWORD, signedInUser } from './support/people.ts'
 import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
@@ -32,6 +33,55 @@ it.each([
   const answers = await Promise.all(Array.from({ length: 5 }, () => arrive(profile)))
   expect(answers.map(({ status, body }) => body.msg ?? status)).toEqual([200, 200, 200, 200, 200])
   expect(new Set(answers.map(({ body }) => body.user.id)).size).toBe(1)
+})
+
+it('a banned user gets neither an identity nor an entry of a sign-in', async () => {
+  const { id, email } = await createUser(server, { ban_duration: '1h' })
+  expect((await arrive(visitor('g-banned', email))).body.error_code).toBe('user_banned')
+  const bearer = await server.serviceToken()
+  const { body } = await server.call({ path: `/admin/users/${id}`, bearer })
+  expect(body.identities.map((one: { provider: string }) => one.provider)).toEqual(['email'])
+  const { rows } = await server.database.pool.query(
+    `select payload ->> 'action' as action from audit_log_entries
+     where payload ->> 'actor_id' = $1`,
+    [id],
+  )
+  expect(rows).toEqual([])
+})
+
+it('a user who changed the address before the lock gets no identity of its new owner', async () => {
+  const { id, email } = await createUser(server)
+  const { body } = await whileWaiting(server, id, {
+    request: () => arrive(visitor('g-moved', email)),
+    change: (client) =>
+      client.query(
+        `with moved as (update users set email = 'moved@example.com' where id = '${id}')
+         delete from identities where user_id = '${id}'`,
+      ),
+  })
+  expect(body.user).toMatchObject({ email, identities: [{ provider: 'google' }] })
+  expect(body.user.id).not.toBe(id)
+})
+
+it('an invitation that a visitor accepts with a provider is used up', async () => {
+  const email = newEmail()
+  const invite = { method: 'POST', path: '/invite', body: { email } } as const
+  const phone = `4179${Date.now() % 10_000_000}`
+  const { id } = await createUser(server, { email: undefined, phone, phone_confirm: true })
+  await server.database.pool.query('update users set email = $2 where id = $1', [id, email])
+  await server.call({ ...invite, bearer: await server.serviceToken() })
+  const token = server.lastMail(email).variables.tokenHash
+  const accept = async (subject: string) => {
+    providers.visitors.set('code', visitor(subject, email))
+    const path = `/authorize?provider=github&invite_token=${token}`
+    const begun = await server.call({ path })
+    if (begun.status !== 302) return begun.body.error_code
+    const state = new URL(begun.location).searchParams.get('state')
+    const { location } = await server.call({ path: `/callback?code=code&state=${state}` })
+    return new URLSearchParams(new URL(location).hash.slice(1)).get('error_code')
+  }
+  expect(await accept('gh-invited')).toBe(null)
+  expect(await accept('gh-again')).toBe('user_not_found')
 })
 
 it('an identity is not linked to a user who was banned during the flow', async () => {
