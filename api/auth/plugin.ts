@@ -140,7 +140,7 @@ async function run(services: AuthServices, row: Route, request: FastifyRequest):
   const guard = row.guard === 'public' && row.needsUser(body, query) ? 'user' : row.guard
   const caller = guard === 'public' ? undefined : await admit(services, request, guard)
   if (request.validationError !== undefined) throw request.validationError
-  if (caller?.kind === 'user') await takeChange(services, row, caller.user.id)
+  if (caller?.kind === 'user') await takeChange(services, row, request, caller.user.id)
   const claims = caller?.claims ?? (await findClaims(services, request))
   if (row.captcha(body, query) && !(await isAdmin(services, claims))) {
     await checkCaptcha(services, request)
@@ -169,10 +169,17 @@ async function takeLimit(
 
 // Each change of a user adds an entry to the audit log, and some store other rows. A thief of an
 // access token must not keep its user from ending the session, so sign-outs count by themselves.
-async function takeChange(services: AuthServices, row: Route, userId: string): Promise<void> {
+async function takeChange(
+  services: AuthServices,
+  row: Route,
+  request: FastifyRequest,
+  userId: string,
+): Promise<void> {
   const isRead = row.method === 'GET' && !row.writes
   if (isRead) return
-  await services.limits.takeOfUser(row.path === '/logout' ? 'sign-outs' : 'changes', userId)
+  const limit = row.path === '/logout' ? 'sign-outs' : 'changes'
+  const network = networkOf(request, services.config.rateLimits.header)
+  await services.limits.takeOfAccount(limit, { id: userId, network })
 }
 
 /** Many people may share the address of a network, so it has the limits of this many clients. */

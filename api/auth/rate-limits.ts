@@ -27,8 +27,21 @@ const REQUEST_LIMITS = [
 /** The name of a limit per client. */
 export type RequestLimit = (typeof REQUEST_LIMITS)[number]
 
-/** Limits per user: each of these requests adds an entry to the audit log. */
-type UserBucket = 'changes' | 'sign-ins' | 'sign-outs'
+/**
+ * Limits per user or second factor. Changes, sign-ins and sign-outs add entries to the audit log.
+ */
+const ACCOUNT_LIMITS = {
+  changes: 'userChanges',
+  'sign-ins': 'userChanges',
+  'sign-outs': 'userChanges',
+  enrolments: 'mfaChallengeAndVerify',
+  verifications: 'mfaChallengeAndVerify',
+} as const
+
+type AccountLimit = keyof typeof ACCOUNT_LIMITS
+
+/** All networks together may use this many times the limit of one. */
+const NETWORKS_SHARE = 10
 
 /** The counted channels of the server-wide limits. */
 type SendChannel = 'email' | 'sms'
@@ -40,8 +53,14 @@ export interface RateLimits {
    * is larger by their number.
    */
   takeRequest(limit: RequestLimit, bucket: string, address: string, clients?: number): Promise<void>
-  /** Throws 429 when the user has emptied the bucket. */
-  takeOfUser(bucket: UserBucket, userId: string): Promise<void>
+  /**
+   * Throws 429 when the network has emptied its bucket of this user or factor, or all networks
+   * together have emptied theirs: another person who knows the password does not lock the user out.
+   */
+  takeOfAccount(
+    limit: AccountLimit,
+    account: { readonly id: string; readonly network: string },
+  ): Promise<void>
   /** Throws 429 when the hourly limit of messages is reached; otherwise counts one. */
   takeSend(channel: SendChannel): Promise<void>
   /** Like `takeSend`, but does not count. */
@@ -94,13 +113,16 @@ export function createRateLimits(options: {
       const name = key('request', bucket, sha256(address).toString('base64url'))
       await take(name, config[limit], clients)
     },
-    async takeOfUser(bucket, userId) {
-      if (config.userChanges.count === 0) return
+    async takeOfAccount(limit, { id, network }) {
+      const size = config[ACCOUNT_LIMITS[limit]]
+      if (size === config.userChanges && size.count === 0) return
+      const name = key('account', limit, id)
       try {
-        await take(key('user', bucket, userId), config.userChanges)
+        await take(`${name}:${sha256(network).toString('base64url')}`, size)
+        await take(name, size, NETWORKS_SHARE)
       } catch (error) {
         // Users can sign in while Redis is unreachable; the guess limiter reports that it is.
-        if (error instanceof ServiceError || bucket !== 'sign-ins') throw error
+        if (error instanceof ServiceError || limit !== 'sign-ins') throw error
       }
     },
     takeSend: (channel) => send(channel, 1),

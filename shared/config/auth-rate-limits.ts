@@ -105,7 +105,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     userChanges: {
       count: env.int('MILLRACE_USER_CHANGES_PER_HOUR', {
         about:
-          'changes of one user per hour, such as of metadata, second factors and passkeys, from all clients, and as many sign-ins and sign-outs; 0 sets no limit',
+          'changes of one user per hour from one network, such as of metadata, second factors and passkeys, and as many sign-ins and sign-outs; ten times as many from all networks; 0 sets no limit',
         fallback: 1000,
         max: 100_000,
       }),

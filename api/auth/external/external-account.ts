@@ -277,7 +277,8 @@ async function recordLogin(
   login: { readonly store: Store; readonly user: UserRow; readonly providerId: string },
 ): Promise<void> {
   // An id token can be presented at any rate.
-  await services.limits.takeOfUser('sign-ins', login.user.id)
+  const account = { id: login.user.id, network: request.network }
+  await services.limits.takeOfAccount('sign-ins', account)
   await record(services, login.store, {
     request,
     actor: { kind: 'user', user: login.user },

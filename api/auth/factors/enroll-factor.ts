@@ -25,7 +25,7 @@ export async function enrollFactor(
   requireNamedUser(user)
   // The number of factors is limited below, but each attempt draws a QR code, which blocks the
   // event loop.
-  await services.limits.takeRequest('mfaChallengeAndVerify', 'enroll', user.id)
+  await services.limits.takeOfAccount('enrolments', { id: user.id, network: request.network })
   const type = parseType(services, body.factor_type)
   const friendlyName = body.friendly_name ?? ''
   const base = { userId: user.id, friendlyName, factorType: type }

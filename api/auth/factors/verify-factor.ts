@@ -43,7 +43,7 @@ export async function verifyFactor(
   const challenge = await getChallenge(services, request, { factor, id: body.challenge_id })
   // Every challenge has its own attempts and new ones can be requested freely, so this counts them
   // together.
-  await services.limits.takeRequest('mfaChallengeAndVerify', 'factor', factor.id)
+  await services.limits.takeOfAccount('verifications', { id: factor.id, network: request.network })
   await record(services, services.store, {
     request,
     actor: { kind: 'user', user },

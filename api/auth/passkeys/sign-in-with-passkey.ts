@@ -39,7 +39,8 @@ export async function verifyPasskeySignIn(
   }
   const use = await verifyAssertion(services, { response, challenge, credential: passkey })
   if (use === undefined) throw authFailure('webauthn_verification_failed')
-  await services.limits.takeOfUser('sign-ins', passkey.userId)
+  const account = { id: passkey.userId, network: request.network }
+  await services.limits.takeOfAccount('sign-ins', account)
   const started = await inTransaction(services.store, async (store) => {
     const user = await lockUser(store, passkey.userId)
     requireSignIn(services, user)

@@ -113,7 +113,9 @@ async function openWithPassword(
     (verdict) => verdict.isRight,
   )
   // Each right password adds an entry to the audit log, and the others are limited as guesses.
-  if (user !== undefined && isRight) await services.limits.takeOfUser('sign-ins', user.id)
+  if (user !== undefined && isRight) {
+    await services.limits.takeOfAccount('sign-ins', { id: user.id, network: request.network })
+  }
   if (user !== undefined && hash !== undefined && maySignIn(user, services.store.now())) {
     await judgePasswordAttempt(services, request, { user, isValid: isRight })
   }

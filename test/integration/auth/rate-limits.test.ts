@@ -303,8 +303,8 @@ describe('guesses of credentials', () => {
     await server.close()
   })
 
-  it('of an account that signs in no longer count, and successes are never limited', async () => {
-    const server = await start()
+  it('of an account that signs in no longer count, and successes are no guesses', async () => {
+    const server = await start({ MILLRACE_USER_CHANGES_PER_HOUR: '0' })
     const { email } = await createUser(server)
     for (let round = 0; round < 3; round += 1) {
       for (let turn = 0; turn < 9; turn += 1) await signInAs(server, email, 'wrong')

@@ -106,7 +106,25 @@ describe('sign-ins of one user', () => {
       config: server.services.config.rateLimits,
       clock: server.clock,
     })
-    await unreachable.takeOfUser('sign-ins', 'a user')
-    await expect(unreachable.takeOfUser('changes', 'a user')).rejects.toThrow('unreachable')
+    const account = { id: 'a user', network: '192.0.2.1' }
+    await unreachable.takeOfAccount('sign-ins', account)
+    await expect(unreachable.takeOfAccount('changes', account)).rejects.toThrow('unreachable')
   })
+})
+
+it('limits of one user are not used up by another network, but by ten of them', async () => {
+  const server = await startServer({ isFrozen: true })
+  const { limits } = server.services
+  const take = (network: string) =>
+    limits.takeOfAccount('sign-ins', { id: 'a user', network }).then(
+      () => 'taken',
+      (error: { code: string }) => error.code,
+    )
+  for (const network of Array.from({ length: 10 }, (_, index) => `192.0.2.${index}`)) {
+    const results = []
+    for (let times = 0; times <= BURST; times += 1) results.push(await take(network))
+    expect([results.at(-2), results.at(-1)]).toEqual(['taken', 'over_request_rate_limit'])
+  }
+  expect(await take('192.0.2.99')).toBe('over_request_rate_limit')
+  await server.close()
 })
