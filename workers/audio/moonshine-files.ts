@@ -1,12 +1,12 @@
 import type { EncoderDecoderFiles } from '#workers/models/encoder-decoder-files.ts'
-import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { countIn, readJson } from '#workers/models/folder-json.ts'
+import { readTokenizer, type TokenizerFiles } from '#workers/text/tokenizer-files/read-tokenizer.ts'
 
 import { findSpeechGraphs, readWaveFeatures } from './speech-files.ts'
 
 /** The content of the folder of a Moonshine model in the layout of optimum. */
 export interface MoonshineFiles extends EncoderDecoderFiles {
-  readonly tokenizerJson: object
-  readonly tokenizerConfig: object
+  readonly tokenizer: TokenizerFiles
   /** Positions of the decoder. */
   readonly contextLength: number
   readonly startOfText: number
@@ -29,8 +29,7 @@ export async function readMoonshineFiles(
   return {
     ...(await findSpeechGraphs(folder, onnxFile)),
     ...(await readWaveFeatures(folder)),
-    tokenizerJson: await readJson(folder, 'tokenizer.json'),
-    tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
+    tokenizer: await readTokenizer(folder),
     contextLength: countIn(folder, config, 'max_position_embeddings', {
       fallback: 194,
       max: CONTEXT_MAX,

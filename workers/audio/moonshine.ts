@@ -44,7 +44,7 @@ const WINDOW_SECONDS_MAX = 30
 export async function openMoonshine(options: MoonshineOptions): Promise<Recognizer> {
   const { runtime, folder, onnxFile, session } = options
   const files = await readMoonshineFiles(folder, onnxFile)
-  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const tokenizer = createTokenizer(files.tokenizer.json, files.tokenizer.config)
   const encoderMarks = await readOperators(files.encoderFile)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {

@@ -1,13 +1,13 @@
 import type { EncoderDecoderFiles } from '#workers/models/encoder-decoder-files.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { readTokenizer, type TokenizerFiles } from '#workers/text/tokenizer-files/read-tokenizer.ts'
 
 import type { MelConfig } from './mel.ts'
 import { findSpeechGraphs } from './speech-files.ts'
 
 /** The content of a Whisper folder in the hub layout. */
 export interface WhisperFiles extends EncoderDecoderFiles {
-  readonly tokenizerJson: object
-  readonly tokenizerConfig: object
+  readonly tokenizer: TokenizerFiles
   readonly mel: MelConfig
   /** Positions of the decoder, shared by prompt and answer. */
   readonly contextLength: number
@@ -58,8 +58,7 @@ export async function readWhisperFiles(folder: string, onnxFile?: string): Promi
   const positions = count('max_source_positions', 1500)
   return {
     ...(await findSpeechGraphs(folder, onnxFile)),
-    tokenizerJson: await readJson(folder, 'tokenizer.json'),
-    tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
+    tokenizer: await readTokenizer(folder),
     mel,
     contextLength: count('max_target_positions', 448),
     secondsPerTimestamp: mel.chunkSamples / mel.sampleRate / positions,

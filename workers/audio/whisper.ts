@@ -59,9 +59,9 @@ export async function openWhisper(options: WhisperOptions): Promise<Recognizer> 
     throw new ModelLoadError(folder, `${files.mel.sampleRate} samples a second are not supported`)
   }
   // Timestamps and languages count as markers, whether or not the file calls them special.
-  const { tokenizerJson, tokenizerConfig } = files
-  const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, { isTag: () => true })
-  const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
+  const { json, config } = files.tokenizer
+  const tokenizer = createTokenizer(json, config, { isTag: () => true })
+  const tokens = findWhisperTokens(tokenizer, json, files.generation)
   const wanted = wantedHeads(files)
   const decoder = await openSpeechDecoder(runtime, files.decoderFiles, session, wanted)
   return closeOnFailure(decoder, async () => {

@@ -3,6 +3,7 @@ import { basename } from 'node:path'
 import { isRecord } from '#shared/json.ts'
 import { findModelFile } from '#workers/models/find-model-file.ts'
 import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { readTokenizer } from '#workers/text/tokenizer-files/read-tokenizer.ts'
 
 import { readsOf } from './joint-towers.ts'
 import { type ModelLabels, readLabels } from './labels.ts'
@@ -12,7 +13,7 @@ import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 export interface EncoderFiles extends ModelLabels {
   readonly modelFile: string
   readonly tokenizerJson: object
-  readonly tokenizerConfig: Record<string, unknown>
+  readonly tokenizerConfig: Json
   readonly contextLength: number
   /** The positions of the model, which the tokenizer's files may not fully use. */
   readonly positionsMax: number
@@ -66,9 +67,8 @@ export async function readEncoderFiles(
     basename(modelFile).startsWith('text_model') ||
     (isRecord(whole.text_config) && (await readsOf(modelFile)).images)
   const config = isTower ? configOfTexts(whole) : whole
-  const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
   const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}
-  const tokenizerJson = await readJson(folder, 'tokenizer.json')
+  const { json: tokenizerJson, config: tokenizerConfig } = await readTokenizer(folder)
   const padding = { fallback: 0, min: 0, max: TOKEN_ID_MAX }
   const paddingId = isTower
     ? paddingIdOf(tokenizerJson, tokenizerConfig)

@@ -26,6 +26,8 @@ type Layout = 'pipeline' | 'single'
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES =
   /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|tokens\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
+// SentencePiece models, which a tokenizer.json beside them makes superfluous.
+const PIECES = /(^|\/)((spiece|spm|tokenizer|sentencepiece(\.bpe)?)\.model|source\.spm)$/
 // Indexes of weights in other formats, and records of an export.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
 // Styles of a speech model's voices: a file for each, or an archive beside the graph.
@@ -83,7 +85,7 @@ export function chooseFiles<File extends ListedFile>(
     ({ path, bytes }) =>
       graphs.includes(path) ||
       graphs.some((graph) => isExternalData(path, graph)) ||
-      isConfiguration(path, bytes),
+      isConfiguration({ path, bytes }, paths),
   )
 }
 
@@ -151,7 +153,8 @@ const CHECKPOINT_SHARD = /^model-\d+-of-\d+\.safetensors$/
 
 /** Configuration, tokenizer and weights in one file, or in several and their index. */
 function chooseCheckpoint<File extends ListedFile>(files: readonly File[]): readonly File[] {
-  const isThere = (name: string) => files.some(({ path }) => path === name)
+  const paths = files.map(({ path }) => path)
+  const isThere = (name: string) => paths.includes(name)
   if (!isThere(WHOLE_CHECKPOINT) && !isThere(CHECKPOINT_INDEX)) {
     throw new Error(`there is no ${WHOLE_CHECKPOINT} among its files`)
   }
@@ -160,7 +163,7 @@ function chooseCheckpoint<File extends ListedFile>(files: readonly File[]): read
     if (isThere(CHECKPOINT_INDEX)) {
       if (path === CHECKPOINT_INDEX || CHECKPOINT_SHARD.test(path)) return true
     } else if (path === WHOLE_CHECKPOINT) return true
-    return dirname(path) === '.' && isConfiguration(path, bytes)
+    return dirname(path) === '.' && isConfiguration({ path, bytes }, paths)
   })
 }
 
@@ -272,13 +275,16 @@ function isExternalData(path: string, graph: string): boolean {
   )
 }
 
-function isConfiguration(path: string, bytes: number): boolean {
+function isConfiguration({ path, bytes }: ListedFile, paths: readonly string[]): boolean {
   const depth = path.split('/').length
   if (DENSE_WEIGHTS.test(path) || VOICES.test(path)) return true
+  const isNeeded =
+    CONFIG_NAMES.test(path) ||
+    (PIECES.test(path) && !paths.includes(join(dirname(path), 'tokenizer.json')))
   return (
     depth <= 2 &&
     bytes <= CONFIG_BYTES_MAX &&
-    CONFIG_NAMES.test(path) &&
+    isNeeded &&
     !USELESS_NAMES.test(path) &&
     !UNUSED_FOLDERS.includes(dirname(path))
   )

@@ -71,21 +71,30 @@ export async function readModelText(folder: string, name: string): Promise<strin
  * or outside the folder, and for overly complex JSON.
  */
 export async function findModelText(folder: string, name: string): Promise<string | undefined> {
-  let bytes: Buffer
-  try {
-    bytes = await readFileWithin(await pathInside(folder, name), TEXT_BYTES_MAX)
-  } catch (error) {
-    if (error instanceof ModelLoadError) throw error
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return undefined
-    throw new ModelLoadError(folder, `${name} cannot be read: ${message}`)
-  }
+  const bytes = await findModelBytes(folder, name, TEXT_BYTES_MAX)
+  if (bytes === undefined) return undefined
   const excess = /\.(json|metadata)$/.test(name) ? judgeJson(bytes, JSON_LIMITS) : undefined
   if (excess !== undefined) throw new ModelLoadError(folder, `${name}: ${excess.message}`)
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     throw new ModelLoadError(folder, `${name} is not UTF-8`)
+  }
+}
+
+/** A file that may be missing. Throws `ModelLoadError` for one too large or outside the folder. */
+export async function findModelBytes(
+  folder: string,
+  name: string,
+  bytesMax: number,
+): Promise<Buffer | undefined> {
+  try {
+    return await readFileWithin(await pathInside(folder, name), bytesMax)
+  } catch (error) {
+    if (error instanceof ModelLoadError) throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new ModelLoadError(folder, `${name} cannot be read: ${message}`)
   }
 }
 

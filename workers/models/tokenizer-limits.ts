@@ -22,13 +22,18 @@ export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): voi
     ? [vocabulary.length]
     : Object.values(vocabulary as Record<string, unknown>)
   const wrong = [...ids, ...added.map((token) => (isRecord(token) ? token.id : token))].find(
-    (id) => !Number.isInteger(id) || (id as number) < 0 || (id as number) > TOKEN_IDS_MAX,
+    (id) => !isVocabularyId(id),
   )
   if (wrong !== undefined) {
     throw new Error(`tokenizer.json: ${String(wrong).slice(0, 40)} is not a token id`)
   }
   checkModel(model, vocabulary)
   for (const step of ['normalizer', 'pre_tokenizer', 'decoder']) checkPatterns(json[step], step, 0)
+}
+
+/** Whether a value of a tokenizer's file is a token id of a size that is accepted. */
+export function isVocabularyId(id: unknown): boolean {
+  return Number.isInteger(id) && (id as number) >= 0 && (id as number) <= TOKEN_IDS_MAX
 }
 
 function checkModel(model: Record<string, unknown>, vocabulary: object): void {

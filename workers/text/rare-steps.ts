@@ -50,11 +50,12 @@ function anyOf(...ranges: readonly (readonly [number, number])[]): RegExp {
 /** The bytes of a text in GPT-2's printable characters. */
 export function spellBytes(text: string): string {
   let spelled = ''
-  for (const byte of Buffer.from(text)) spelled += CHARACTERS[byte]
+  for (const byte of Buffer.from(text)) spelled += BYTE_CHARACTERS[byte]
   return spelled
 }
 
-const CHARACTERS: readonly string[] = (() => {
+/** GPT-2's printable character of each byte. */
+export const BYTE_CHARACTERS: readonly string[] = (() => {
   let others = 0
   return Array.from({ length: 256 }, (_, byte) => {
     const prints = (byte >= 33 && byte <= 126) || (byte >= 161 && byte !== 173)

@@ -26,6 +26,7 @@ import { contentOnly, type RenderedText, surround } from './content-spans.ts'
 import { type GenerationRules, readGenerationRules } from './generation-rules.ts'
 import { findLanguages, type Languages } from './languages.ts'
 import { createTokenizer, encodeWithin, type Tokenizer } from './tokenizer.ts'
+import { readTokenizer } from './tokenizer-files/read-tokenizer.ts'
 
 /** The text rules of a language model's folder: tokens, chats, ends of answers. */
 export interface TextModel {
@@ -57,11 +58,7 @@ export async function loadTextModel(
   options: DialectOptions = {},
 ): Promise<TextModel> {
   const read = (name: string): Promise<Json | undefined> => findJson(folder, name)
-  const tokenizerJson = await read('tokenizer.json')
-  if (tokenizerJson === undefined) {
-    throw new Error(`${folder}: tokenizer.json is missing; other forms of tokenizers are not read`)
-  }
-  const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
+  const { json: tokenizerJson, config: tokenizerConfig } = await readTokenizer(folder)
   const { model: genai } = (await read('genai_config.json')) ?? {}
   const generation = await read('generation_config.json')
   const config = await read('config.json')

@@ -16,7 +16,8 @@ export function correctSteps(
   { normalizer, pre_tokenizer: preTokenizer, model }: Json,
   live: { readonly normalizer: unknown; readonly pre_tokenizer: unknown; readonly model: unknown },
 ): void {
-  correctModel(live.model as ModelStep | null)
+  correctVocabulary(model, live.model as ModelStep | null)
+  correctModel(model, live.model as ModelStep | null)
   correctUnknown(model, live.model as ModelStep | null)
   forEachStep(normalizer, live.normalizer, 'normalizers', 'normalizers', correctNormalizer)
   forEachStep(preTokenizer, live.pre_tokenizer, 'pretokenizers', 'tokenizers', correctPreTokenizer)
@@ -27,25 +28,68 @@ interface ModelStep {
   fuse_unk?: boolean
   unk_token?: string
   unk_token_id?: number | undefined
-  readonly tokens_to_ids: ReadonlyMap<string, number>
+  readonly tokens_to_ids: Map<string, number>
+  readonly vocab: string[]
+  /** A unigram model has the logarithms of probabilities, and the tokens that texts may have. */
+  readonly scores?: number[]
+  trie?: Trie
+  unk_score?: number
   encode(words: readonly string[]): string[]
   _call?: (words: readonly string[]) => string[]
+}
+
+interface Trie {
+  extend(tokens: readonly string[]): void
+}
+
+const UNKNOWN_PENALTY = 10 // unigram models: below the least likely token
+
+/**
+ * Vocabularies beside a SentencePiece model (see `modelOfVocabulary`): tokens of probability 0 are
+ * not found in texts, and pieces outside the vocabulary are, but become the unknown token.
+ */
+function correctVocabulary(json: unknown, model: ModelStep | null): void {
+  if (model === null || !isRecord(json) || !Array.isArray(json.unmapped)) return
+  const { tokens_to_ids: ids, vocab, scores, trie } = model
+  const unmapped = json.unmapped as readonly (readonly [string, number])[]
+  for (const [piece, score] of unmapped) {
+    // The library has added the added tokens to the vocabulary, but not to the scores.
+    const id = vocab.length
+    ids.set(piece, id)
+    vocab.push(piece)
+    if (scores !== undefined) scores[id] = score
+  }
+  if (scores !== undefined && trie !== undefined) {
+    const isFound = (_token: string, id: number) => (scores[id] ?? -Infinity) > -Infinity
+    const least = scores.reduce((min, score) => (score > -Infinity ? Math.min(min, score) : min), 0)
+    model.unk_score = least - UNKNOWN_PENALTY
+    model.trie = new (trie.constructor as new () => Trie)()
+    model.trie.extend(vocab.filter(isFound))
+  }
 }
 
 /**
  * Consecutive unknown characters of a word are one token; the library takes quadratic time to join
  * them.
  */
-function correctModel(model: ModelStep | null): void {
+function correctModel(json: unknown, model: ModelStep | null): void {
   if (model?.fuse_unk !== true) return
-  const { unk_token_id: unknownId, tokens_to_ids: ids } = model
-  const isUnknown = (token: string | undefined): boolean =>
-    token !== undefined && (ids.get(token) ?? unknownId) === unknownId
+  const { unk_token_id: unknownId, tokens_to_ids: ids, scores } = model
+  const unmapped = isRecord(json) && Array.isArray(json.unmapped) ? json.unmapped : undefined
+  const outside = new Set(unmapped?.map(([piece]: readonly [string]) => piece))
+  const isUnknown = (token: string | undefined): boolean => {
+    if (token === undefined) return false
+    const id = ids.get(token) ?? unknownId
+    return id === unknownId || (scores !== undefined && scores[id as number] === -Infinity)
+  }
   model._call = (words) =>
     words.flatMap((word) => {
       const tokens = model.encode([word])
       // Only their id is needed, which is that of the first.
-      return tokens.filter((token, at) => !(isUnknown(token) && isUnknown(tokens[at - 1])))
+      const fused = tokens.filter((token, at) => !(isUnknown(token) && isUnknown(tokens[at - 1])))
+      if (unmapped === undefined) return fused
+      const isReplaced = (token: string) => outside.has(token) || isUnknown(token)
+      return fused.map((token) => (isReplaced(token) ? (model.unk_token as string) : token))
     })
 }
 

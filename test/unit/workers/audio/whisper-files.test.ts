@@ -41,9 +41,9 @@ it('uses the usual features, in as many bands as the model has, without a file t
 it('does without the files that some exports lack', async () => {
   await rm(place('generation_config.json'))
   await rm(place('tokenizer_config.json'))
-  const { generation, tokenizerConfig } = await readWhisperFiles(folder)
+  const { generation, tokenizer } = await readWhisperFiles(folder)
   expect(generation).toMatchObject({ suppressedTokens: [], maxInitialTimestampIndex: 50 })
-  expect(tokenizerConfig).toEqual({})
+  expect(tokenizer.config).toEqual({})
 })
 
 it.each(['_fp16', '_q4', '_q4f16', '_bnb4', '_quantized'])(

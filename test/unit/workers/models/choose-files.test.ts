@@ -70,9 +70,16 @@ describe('choosing files from a source', () => {
       [
         ...['config.json', 'model.onnx', 'README.md', 'LICENSE', '.gitattributes', 'spiece.model'],
         ...['pytorch_model.bin', 'model.safetensors', 'rust_model.ot', 'tf_model.h5'],
+        'tokenizer.json',
       ],
       {},
-      ['config.json', 'model.onnx'],
+      ['config.json', 'model.onnx', 'tokenizer.json'],
+    ],
+    [
+      'the files of a tokenizer that has no tokenizer.json',
+      ['model.onnx', 'source.spm', 'target.spm', 'spiece.model', 'vocab.json', 'other.model'],
+      {},
+      ['model.onnx', 'source.spm', 'spiece.model', 'vocab.json'],
     ],
     [
       'the graph of later runs where transformers wrote two',

@@ -77,13 +77,16 @@ describe('the chat template of a folder', () => {
     )
   })
 
-  it('knows the special tokens of special_tokens_map.json', async () => {
+  it.each([
+    ['which takes precedence', {}, '<other><|im_end|>'],
+    ['unless added_tokens_decoder is there', { added_tokens_decoder: {} }, '<own><|im_end|>'],
+  ])('knows the special tokens of special_tokens_map.json, %s', async (_when, stated, shown) => {
     const model = await load({
       'chat_template.jinja': '{{ bos_token }}{{ eos_token }}',
-      'special_tokens_map.json': { bos_token: '<old>', eos_token: { content: '<|im_end|>' } },
-      'tokenizer_config.json': { bos_token: '<new>' },
+      'special_tokens_map.json': { bos_token: '<other>', eos_token: { content: '<|im_end|>' } },
+      'tokenizer_config.json': { bos_token: '<own>', ...stated },
     })
-    expect(renderChat(model, HI, []).text).toBe('<new><|im_end|>')
+    expect(renderChat(model, HI, []).text).toBe(shown)
     expect(model.endTokenIds.has(defined(model.tokenizer.findTokenId('<|im_end|>')))).toBe(true)
   })
 })

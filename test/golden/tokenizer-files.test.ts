@@ -1,0 +1,120 @@
+import { readFileSync } from 'node:fs'
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterEach, describe, expect, it } from 'vitest'
+
+import { createTokenizer } from '#workers/text/tokenizer.ts'
+import { readTokenizer } from '#workers/text/tokenizer-files/read-tokenizer.ts'
+
+// Recorded from the classes of transformers by make-tokenizer-files.py (see `source` inside).
+interface Golden {
+  readonly texts: readonly string[]
+  readonly cases: Readonly<Record<string, Case>>
+}
+
+interface Case {
+  /** Files by the names that the class gives them, in test/fixtures/tokenizers. */
+  readonly files: Readonly<Record<string, string>>
+  /** Files of settings. */
+  readonly contents: Readonly<Record<string, object>>
+  /** The ids of every text, and of the second text with the sixteenth. */
+  readonly ids: readonly (readonly number[])[]
+  readonly pair: readonly number[]
+}
+
+const FIXTURES = join(import.meta.dirname, '../fixtures/tokenizers')
+const golden = JSON.parse(
+  readFileSync(join(import.meta.dirname, 'tokenizer-files.json'), 'utf8'),
+) as Golden
+
+const folders: string[] = []
+afterEach(async () => {
+  for (const folder of folders.splice(0)) await rm(folder, { recursive: true })
+})
+
+async function writeFolder({ files, contents }: Pick<Case, 'files' | 'contents'>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'tokenizer-'))
+  folders.push(folder)
+  for (const [own, shared] of Object.entries(files)) {
+    await cp(join(FIXTURES, shared), join(folder, own))
+  }
+  for (const [own, content] of Object.entries(contents)) {
+    await writeFile(join(folder, own), JSON.stringify(content))
+  }
+  return folder
+}
+
+async function load(made: Pick<Case, 'files' | 'contents'>) {
+  const { json, config } = await readTokenizer(await writeFolder(made))
+  return createTokenizer(json, config)
+}
+
+describe.each(Object.entries(golden.cases))('the files of %s', (_name, made) => {
+  it('give the ids of the reference', async () => {
+    const tokenizer = await load(made)
+    const ids = golden.texts.map((text) => tokenizer.encode(text, { addSpecialTokens: true }))
+    expect(ids).toEqual(made.ids)
+    const [first = '', second = ''] = [golden.texts[1], golden.texts[15]]
+    expect(tokenizer.encodePair(first, second).tokenIds).toEqual(made.pair)
+  })
+})
+
+describe('a folder without a tokenizer.json', () => {
+  const bert = golden.cases.BERT as Case
+
+  it('may state its class in config.json, or the type of its model alone', async () => {
+    for (const config of [{ tokenizer_class: 'BertTokenizerFast' }, { model_type: 'bert' }]) {
+      const tokenizer = await load({ files: bert.files, contents: { 'config.json': config } })
+      expect(tokenizer.encode('Hello world', { addSpecialTokens: true })).toEqual(bert.ids[1])
+    }
+  })
+
+  it('states the special tokens that its class has', async () => {
+    const { config } = await readTokenizer(await writeFolder(golden.cases.T5 as Case))
+    expect(config).toMatchObject({ eos_token: '</s>', pad_token: '<pad>' })
+  })
+
+  it.each<[string, Pick<Case, 'files' | 'contents'>]>([
+    [
+      'tokenizer.json is missing, and files of the class OddTokenizer are not read instead',
+      {
+        files: bert.files,
+        contents: { 'tokenizer_config.json': { tokenizer_class: 'OddTokenizer' } },
+      },
+    ],
+    [
+      'no class of tokenizers is known for model_type "odd"',
+      { files: {}, contents: { 'config.json': { model_type: 'odd' } } },
+    ],
+    ['and so is vocab.txt', { files: {}, contents: bert.contents }],
+    [
+      'and so is merges.txt',
+      {
+        files: { 'vocab.json': 'gpt2-vocab.json' },
+        contents: golden.cases['GPT-2']?.contents ?? {},
+      },
+    ],
+    [
+      'vocab.json: 1.5 is not a token id',
+      {
+        files: { 'merges.txt': 'gpt2-merges.txt' },
+        contents: { ...golden.cases['GPT-2']?.contents, 'vocab.json': { a: 1.5 } },
+      },
+    ],
+    [
+      'vocab.json leaves out ids',
+      {
+        files: { 'source.spm': 'source.spm' },
+        contents: { ...golden.cases.Marian?.contents, 'vocab.json': { '<unk>': 0, a: 3_000_000 } },
+      },
+    ],
+    [
+      'spiece.model cannot be read: a field is broken',
+      { files: { 'spiece.model': 'vocab.txt' }, contents: golden.cases.T5?.contents ?? {} },
+    ],
+  ])('is refused with a sentence: %s', async (sentence, made) => {
+    await expect(readTokenizer(await writeFolder(made))).rejects.toThrow(sentence)
+  })
+})

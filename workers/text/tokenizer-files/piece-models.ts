@@ -1,0 +1,98 @@
+import type { Piece, SentencePieceModel } from './sentencepiece.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+/** How a class of tokenizers changes a SentencePiece model. */
+export interface PieceOptions {
+  /** The vocabulary, if it is not that of the model. */
+  readonly pieces?: readonly Piece[]
+  readonly unknownId?: number
+  readonly byteFallback?: boolean
+  /** Ids of pieces that also make up others, beside those of the model. */
+  readonly parts?: readonly (readonly [string, number])[]
+}
+
+/** The `model` of a `tokenizer.json` that splits as a SentencePiece model does. */
+export function modelOfPieces(
+  { pieces: own, algorithm, unknownId: ownUnknownId, unknownPiece }: SentencePieceModel,
+  { pieces = own, unknownId = ownUnknownId, byteFallback = false, parts = [] }: PieceOptions = {},
+): Json {
+  if (algorithm === 'unigram') {
+    if (pieces[unknownId] === undefined) throw new Error('it has no piece for unknown characters')
+    return { type: 'Unigram', unk_id: unknownId, vocab: pieces, byte_fallback: byteFallback }
+  }
+  return {
+    type: 'BPE',
+    unk_token: unknownPiece,
+    fuse_unk: true,
+    byte_fallback: byteFallback,
+    vocab: Object.fromEntries(pieces.map(([text], id) => [text, id])),
+    merges: mergesOf(own, pieces, parts),
+  }
+}
+
+/**
+ * A vocabulary of its own beside a SentencePiece model, as Marian and M2M100 have: texts are split
+ * into the model's pieces, and those that the vocabulary lacks are unknown.
+ */
+export function modelOfVocabulary(
+  model: SentencePieceModel,
+  vocabulary: readonly string[],
+  unknownToken: string,
+): Json {
+  const unknownId = vocabulary.indexOf(unknownToken)
+  if (unknownId < 0) throw new Error(`the vocabulary has no ${unknownToken}`)
+  const known = new Set(vocabulary)
+  const usable = model.pieces.filter(
+    (_piece, id) => id !== model.unknownId && !model.controls.has(id),
+  )
+  const unmapped = usable.filter(([text]) => !known.has(text))
+  const scores = new Map(usable)
+  if (model.algorithm === 'unigram') {
+    // A token of probability 0 is only written.
+    const vocab = vocabulary.map((text) => [text, scores.get(text) ?? -Infinity])
+    return { type: 'Unigram', unk_id: unknownId, vocab, byte_fallback: false, unmapped }
+  }
+  return {
+    ...modelOfPieces(model),
+    unk_token: unknownToken,
+    vocab: Object.fromEntries(vocabulary.map((text, id) => [text, id])),
+    unmapped,
+  }
+}
+
+const SPLITS_MAX = 16_000_000 // some 2,000,000 for the vocabulary of Gemma
+
+/**
+ * The merges of a vocabulary of pieces: each pair of pieces that makes up another one, those of
+ * likelier pieces first.
+ */
+function mergesOf(
+  own: readonly Piece[],
+  pieces: readonly Piece[],
+  parts: readonly (readonly [string, number])[],
+): readonly (readonly [string, string])[] {
+  const ids = new Map([...own.map(([text], id) => [text, id] as const), ...parts])
+  const merges: { left: string; right: string; score: number; lengths: [number, number] }[] = []
+  let splits = 0
+  for (const [text, score] of new Map(pieces)) {
+    const characters = Array.from(text)
+    splits += characters.length
+    if (splits > SPLITS_MAX) throw new Error('its pieces are too long')
+    const found: typeof merges = []
+    for (let at = 1; at < characters.length; at += 1) {
+      const left = characters.slice(0, at).join('')
+      const right = text.slice(left.length)
+      if (!ids.has(left) || !ids.has(right)) continue
+      found.push({ left, right, score, lengths: [at, characters.length - at] })
+    }
+    const idOf = (part: string): number => ids.get(part) as number
+    found.sort((a, b) => idOf(a.left) - idOf(b.left) || idOf(a.right) - idOf(b.right))
+    merges.push(...found)
+  }
+  // As by Python's stable sort in reverse.
+  merges.sort(
+    (a, b) => b.score - a.score || b.lengths[0] - a.lengths[0] || b.lengths[1] - a.lengths[1],
+  )
+  return merges.map(({ left, right }) => [left, right])
+}
