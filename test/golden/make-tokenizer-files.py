@@ -22,7 +22,7 @@ FILES = Path("test/fixtures/tokenizers")
 GOLDEN = Path("test/golden/tokenizer-files.json")
 TEXTS = ["", "Hello world", " two  spaces   here ", "tab\tand\nline\r\nbreak", "Café naïve ÀÉ, e\u0301 und Straße", "１２ ﬁne … full－width ½",
          "don't you've I'LL 's", "10,000 and 3,14 or 7,", "``quoted'' \"text\"", "京都 へ行く カーブ 한국", "Привет 👍🏽 🙂", "x\u200by\u00a0z\u3000w",
-         "a▁b __ -- (c) [d] {e}", "the  <mask> token </s> and <pad>", "[CLS] a [SEP] b [MASK]", "end", "naïve_case camelCase HTTPServer2", " lead", "trail ", "\n", "   ", ">>fra<< Hello world"]
+         "a▁b __ -- (c) [d] {e}", "the  <mask> token </s> and <pad>", "[CLS] a [SEP] b [MASK]", "end", "naïve_case camelCase HTTPServer2", " lead", "trail ", "\n", "   ", ">>fra<< Hello world", "\u1112\u1161\u11ab \u1112\u1161"]
 CORPUS = [line.strip() for line in """the cat sat on the mat and the dog ran in the house
 hello world this is a small text for a small model of words
 don't you think that we've said it's fine and I'll be there
@@ -35,7 +35,7 @@ words end and begin with letters and spaces between them quoted text
 x y z w a b c d e (round) [square] {curly} -- __ "quotes" 's""".split("\n")] * 4
 RULES = "".join(f"{' '.join(f'{ord(c):X}' for c in a)}\t{' '.join(f'{ord(c):X}' for c in b)}\n" for a, b in
                 [("\t", " "), ("\n", " "), ("\r", " "), ("\u00a0", " "), ("\u3000", " "), ("\u200b", " "), ("ﬁ", "fi"), ("…", "..."), ("－", "-"), ("½", "1⁄2"),
-                 ("e\u0301", "é"), *((chr(0xFF10 + i), str(i)) for i in range(10))])
+                 ("e\u0301", "é"), ("\u1112\u1161", "하"), ("\u1112\u1161\u11ab", "한"), *((chr(0xFF10 + i), str(i)) for i in range(10))])
 
 
 def train(name: str, *, kind: str = "unigram", size: int = 190, rule: str | None = None, corpus: list[str] = CORPUS, **options: object) -> None:

@@ -2,9 +2,10 @@
  * The normalizer of SentencePiece as stored in `tokenizer.json`: a table of replacements, which is
  * a double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each
  * terminated by a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest
- * known prefix; in longer ones each code point is replaced separately.
+ * known prefix; in longer ones each code point is replaced separately. SentencePiece itself knows
+ * no clusters and replaces the longest known prefix of the rest (`isLongest`).
  */
-export function createCharsmap(base64: string): (text: string) => string {
+export function createCharsmap(base64: string, isLongest = false): (text: string) => string {
   const bytes = Buffer.from(base64, 'base64')
   const trieBytes = bytes.length < 4 ? -1 : bytes.readUInt32LE(0)
   if (trieBytes < 4 || trieBytes % 4 !== 0 || 4 + trieBytes > bytes.length) {
@@ -21,6 +22,7 @@ export function createCharsmap(base64: string): (text: string) => string {
     const end = replacements.indexOf(0, at)
     return replacements.toString('utf8', at, end < 0 ? undefined : end)
   }
+  if (isLongest) return (text) => replaceLongest(trie, replacements, Buffer.from(text))
   const ofAscii = Array.from({ length: 128 }, (_, code) => {
     const character = String.fromCharCode(code)
     return find(character) ?? character
@@ -35,6 +37,26 @@ export function createCharsmap(base64: string): (text: string) => string {
       if (PLAIN.test(run)) return Array.from(run, (c) => ofAscii[c.charCodeAt(0)]).join('')
       return Array.from(segmenter.segment(run), ({ segment }) => replaceCluster(segment)).join('')
     })
+}
+
+function replaceLongest(trie: Uint32Array, replacements: Buffer, text: Buffer): string {
+  const parts: Buffer[] = []
+  let kept = 0
+  for (let at = 0; at < text.length; ) {
+    const found = findLongest(trie, text, at)
+    if (found === undefined) {
+      at += 1
+      // A character has no key that begins within it.
+      while (((text[at] ?? 0) & 0xc0) === 0x80) at += 1
+      continue
+    }
+    const end = replacements.indexOf(0, found.value)
+    parts.push(text.subarray(kept, at))
+    parts.push(replacements.subarray(found.value, end < 0 ? undefined : end))
+    at += found.length
+    kept = at
+  }
+  return Buffer.concat([...parts, text.subarray(kept)]).toString()
 }
 
 const REPLACEMENT_BYTES_MAX = 256 // Unicode's longest has 33
@@ -67,6 +89,27 @@ function findShortest(trie: Uint32Array, bytes: Uint8Array): number | undefined 
     if (((unit >>> 8) & 1) === 1) return (trie[node] ?? 0) & 0x7fff_ffff
   }
   return undefined
+}
+
+/** The longest key at a place, and its value. */
+function findLongest(
+  trie: Uint32Array,
+  bytes: Uint8Array,
+  start: number,
+): { readonly length: number; readonly value: number } | undefined {
+  let node = offsetOf(trie[0] as number)
+  let found: { length: number; value: number } | undefined
+  for (let at = start; at < bytes.length; at += 1) {
+    const byte = bytes[at] as number
+    node ^= byte
+    const unit = trie[node]
+    if (byte === 0 || unit === undefined || (unit & 0x8000_00ff) >>> 0 !== byte) return found
+    node ^= offsetOf(unit)
+    if (((unit >>> 8) & 1) === 1) {
+      found = { length: at + 1 - start, value: (trie[node] ?? 0) & 0x7fff_ffff }
+    }
+  }
+  return found
 }
 
 function offsetOf(unit: number): number {

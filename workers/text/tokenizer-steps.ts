@@ -129,7 +129,7 @@ function correctNormalizer(json: Json, step: Step): void {
   switch (json.type) {
     case 'Precompiled':
       if (typeof json.precompiled_charsmap === 'string') {
-        step.normalize = createCharsmap(json.precompiled_charsmap)
+        step.normalize = createCharsmap(json.precompiled_charsmap, json.longest === true)
       }
       return
     case 'Lowercase':

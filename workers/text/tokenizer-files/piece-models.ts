@@ -73,26 +73,48 @@ function mergesOf(
   parts: readonly (readonly [string, number])[],
 ): readonly (readonly [string, string])[] {
   const ids = new Map([...own.map(([text], id) => [text, id] as const), ...parts])
-  const merges: { left: string; right: string; score: number; lengths: [number, number] }[] = []
+  const merges: Merge[] = []
   let splits = 0
   for (const [text, score] of new Map(pieces)) {
-    const characters = Array.from(text)
-    splits += characters.length
+    splits += text.length
     if (splits > SPLITS_MAX) throw new Error('its pieces are too long')
-    const found: typeof merges = []
-    for (let at = 1; at < characters.length; at += 1) {
-      const left = characters.slice(0, at).join('')
-      const right = text.slice(left.length)
-      if (!ids.has(left) || !ids.has(right)) continue
-      found.push({ left, right, score, lengths: [at, characters.length - at] })
-    }
-    const idOf = (part: string): number => ids.get(part) as number
-    found.sort((a, b) => idOf(a.left) - idOf(b.left) || idOf(a.right) - idOf(b.right))
-    merges.push(...found)
+    const found = splitsOf(text, score, ids)
+    if (found.length > 1) found.sort((a, b) => a.ids[0] - b.ids[0] || a.ids[1] - b.ids[1])
+    for (const merge of found) merges.push(merge)
   }
   // As by Python's stable sort in reverse.
   merges.sort(
     (a, b) => b.score - a.score || b.lengths[0] - a.lengths[0] || b.lengths[1] - a.lengths[1],
   )
-  return merges.map(({ left, right }) => [left, right])
+  return merges.map(({ parts: pair }) => pair)
+}
+
+interface Merge {
+  readonly parts: readonly [string, string]
+  readonly ids: readonly [number, number]
+  /** In characters. */
+  readonly lengths: readonly [number, number]
+  readonly score: number
+}
+
+/** The pairs of pieces that make up a text. */
+function splitsOf(text: string, score: number, ids: ReadonlyMap<string, number>): Merge[] {
+  const found: { at: number; lengths: number; ids: [number, number] }[] = []
+  let characters = 1
+  for (let at = 1; at < text.length; at += 1) {
+    // The second half of a surrogate pair belongs to the first.
+    if ((text.charCodeAt(at) & 0xfc00) === 0xdc00) continue
+    const left = ids.get(text.slice(0, at))
+    const right = left === undefined ? undefined : ids.get(text.slice(at))
+    if (left !== undefined && right !== undefined) {
+      found.push({ at, lengths: characters, ids: [left, right] })
+    }
+    characters += 1
+  }
+  return found.map(({ at, lengths, ids: pair }) => ({
+    parts: [text.slice(0, at), text.slice(at)],
+    ids: pair,
+    lengths: [lengths, characters - lengths],
+    score,
+  }))
 }

@@ -24,8 +24,8 @@ export const preTokenizers = (steps: readonly Step[]): Step => ({
   type: 'Sequence',
   pretokenizers: steps,
 })
-const charsmap = ({ charsmap: table }: SentencePieceModel): readonly Step[] =>
-  table === undefined ? [] : [{ type: 'Precompiled', precompiled_charsmap: table }]
+const charsmap = ({ charsmap: table }: SentencePieceModel, longest = false): readonly Step[] =>
+  table === undefined ? [] : [{ type: 'Precompiled', precompiled_charsmap: table, longest }]
 
 /** Marks spaces; `scheme` says where one is added before a text. */
 export const metaspace = (scheme: 'always' | 'first' | 'never', split = true): Step => ({
@@ -57,7 +57,7 @@ export const usualNormalizer = (model: SentencePieceModel): Step =>
 /** As SentencePiece itself normalizes. */
 export const ownNormalizer = (model: SentencePieceModel): Step =>
   normalizers([
-    ...charsmap(model),
+    ...charsmap(model, true),
     ...(model.removesExtraSpaces ? [replaceAll('^ +| +$', ''), replaceAll(' {2,}', ' ')] : []),
   ])
 
