@@ -12,7 +12,6 @@ import type { ImageSize, Pixels, RedrawMask } from './pixels.ts'
  * pixels of a large image would block this process and fill its memory.
  */
 export interface SourceImage extends ImageSize {
-  readonly hasAlpha: boolean
   /**
    * Its colours on a white background; Lanczos, cropped to the new aspect ratio around the centre.
    */
@@ -47,7 +46,7 @@ export async function openImage(
 ): Promise<SourceImage> {
   const bytes = readBytes(file, param, formats)
   // Rotated upright by the orientation in its header.
-  const { autoOrient, hasAlpha } = await readHeader(bytes, param, formats)
+  const { autoOrient } = await readHeader(bytes, param, formats)
   const { width, height } = autoOrient
   if (width * height > PIXELS_MAX || Math.max(width, height) > IMAGE_SIDE_MAX) {
     throw failure.invalidRequest(
@@ -73,7 +72,6 @@ export async function openImage(
   return {
     width,
     height,
-    hasAlpha,
     coloursAt: (size) => read(flatten().resize({ ...size, fit: 'cover', kernel: 'lanczos3' })),
     colours: () => read(flatten()),
     async transparencyAt(size) {

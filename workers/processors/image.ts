@@ -126,11 +126,12 @@ async function readSource(
   }
   const maskAt = await openMask(storage, input, image)
   const original = await image.coloursAt(input)
-  const pasteMask = await maskAt(input)
-  if (input.maskKey === undefined && !pasteMask.data.includes(1)) throw nothingToRedraw()
+  const marked = await maskAt(input)
+  const isWhole = input.maskKey === undefined && !marked.data.includes(1)
+  const pasteMask = isWhole ? wholeMask(input) : marked
   return {
     pixels: start,
-    mask: await maskAt(size),
+    mask: isWhole ? wholeMask(size) : await maskAt(size),
     strength: input.strength ?? defaultStrength(pipeline, input),
     paste: (drawn) => pasteBack(drawn, original, pasteMask),
   }
@@ -141,18 +142,13 @@ function defaultStrength({ isRefiner }: DiffusionPipeline, { task }: ImageInput)
   return task === 'edit' ? EDIT_STRENGTH : VARIATION_STRENGTH
 }
 
-/**
- * The area to redraw, at any size: the transparency of the mask, else of the image itself; all of
- * an image without an alpha channel.
- */
+/** The area to redraw, at any size: the transparency of the mask, else of the image itself. */
 async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },
   image: SourceImage,
 ): Promise<(size: ImageSize) => Promise<RedrawMask>> {
-  if (maskKey === undefined) {
-    return image.hasAlpha ? image.transparencyAt : async (size) => wholeMask(size)
-  }
+  if (maskKey === undefined) return image.transparencyAt
   const mask = await openImage(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
   if (mask.width === image.width && mask.height === image.height) return mask.transparencyAt
   throw failure.invalidRequest(
@@ -169,13 +165,6 @@ function refinesOnly(): Error {
   return failure.invalidRequest(
     'The model refines images and cannot draw one from a prompt. Use /v1/images/edits or /v1/images/variations.',
     { param: 'model', code: 'model_not_supported' },
-  )
-}
-
-function nothingToRedraw(): Error {
-  return failure.invalidRequest(
-    'The image has no transparent area to redraw. Send a mask, or an image with transparency.',
-    { param: 'image', code: 'invalid_image' },
   )
 }
 

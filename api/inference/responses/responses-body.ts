@@ -219,7 +219,7 @@ export const RESPONSES_BODY = Type.Object(
     reasoning: Type.Optional(nullable(REASONING_OPTIONS)),
     max_tool_calls: ineffective({
       type: ['integer', 'null'],
-      minimum: 1,
+      minimum: 0,
       description:
         'The maximum number of calls of built-in tools; ignored and reported, because there are no built-in tools.',
     }),

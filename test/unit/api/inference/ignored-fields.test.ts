@@ -134,7 +134,7 @@ it.each<[string, object, string]>([
   ],
   [
     '/v1/responses',
-    { ...RESPONSE, prompt_cache_retention: '24h', max_tool_calls: 3, prompt_cache_key: 'a' },
+    { ...RESPONSE, prompt_cache_retention: '24h', max_tool_calls: 0, prompt_cache_key: 'a' },
     'prompt_cache_key, max_tool_calls, prompt_cache_retention',
   ],
   ['/v1/chat/completions', { ...CHAT, prompt_cache_key: 'a' }, 'prompt_cache_key'],
