@@ -24,13 +24,14 @@ import {
   type EmbeddingBody,
   embedInput,
 } from './embeddings/embedding-request.ts'
-import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
+import { embeddingFields, getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
 import {
   MULTI_VECTOR_BODY,
   type MultiVectorBody,
   multiVectorJob,
   writeMultiVector,
 } from './embeddings/multi-vector.ts'
+import { type FieldNames, INPUTS, RESPONSE_FIELDS, withFieldNames } from './field-names.ts'
 import { invalidValue } from './field-schemas.ts'
 import type { Generation, Validated } from './generate.ts'
 import { aboutImages, getImageModel, inlineImages } from './images/image-answer.ts'
@@ -41,6 +42,7 @@ import {
   CLASSIFY_BODY,
   type ClassifyBody,
   checkClassifyBody,
+  classifyFields,
   labellingJob,
   presentLabels,
 } from './moderations/classify.ts'
@@ -53,7 +55,13 @@ import {
 } from './moderations/moderations.ts'
 import { type RequestImages, withImages } from './request-images.ts'
 import { rankingJob } from './rerank/rank.ts'
-import { presentRanking, RERANK_BODY, type RerankBody, rerankRanking } from './rerank/rerank.ts'
+import {
+  presentRanking,
+  RERANK_BODY,
+  type RerankBody,
+  rerankFields,
+  rerankRanking,
+} from './rerank/rerank.ts'
 import { batchedResponse } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'
@@ -121,6 +129,8 @@ type Line = Validated<unknown> & { readonly requestId: string }
 interface Endpoint {
   readonly schema: object
   precheck?(body: unknown): void
+  /** The fields of a request whose names differ from those of the workers. */
+  fields?(body: unknown): FieldNames
   plan(services: Needs, asked: Line): Plan | Promise<Plan>
 }
 
@@ -134,6 +144,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
   '/v1/responses': {
     schema: RESPONSES_BODY,
+    fields: () => RESPONSE_FIELDS,
     plan: async (services, { body, ...asked }) =>
       generationPlan(await batchedResponse(services, { ...asked, body: body as ResponsesBody })),
   },
@@ -147,11 +158,13 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/v1/embeddings': {
     schema: EMBEDDING_BODY,
     precheck: checkInputCount,
+    fields: (body) => embeddingFields(body as EmbeddingBody),
     plan: (services, asked) => embeddingPlan(services, asked),
   },
   '/v1/embed_sparse': {
     schema: EMBED_SPARSE_BODY,
     precheck: (body) => checkInputCount(body, 'inputs'),
+    fields: () => INPUTS,
     plan: sparsePlan,
   },
   '/v1/multi-vector': {
@@ -159,9 +172,18 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     precheck: checkInputCount,
     plan: multiVectorPlan,
   },
-  '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
+  '/v1/rerank': {
+    schema: RERANK_BODY,
+    fields: (body) => rerankFields(body as RerankBody),
+    plan: rankingPlan,
+  },
   '/v1/moderations': { schema: MODERATION_BODY, precheck: checkTextCount, plan: moderationPlan },
-  '/v1/classify': { schema: CLASSIFY_BODY, precheck: checkClassifyBody, plan: labellingPlan },
+  '/v1/classify': {
+    schema: CLASSIFY_BODY,
+    precheck: checkClassifyBody,
+    fields: (body) => classifyFields(body as ClassifyBody),
+    plan: labellingPlan,
+  },
   '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
   '/v1/messages': {
     schema: MESSAGES_BODY,
@@ -190,12 +212,14 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
     const caller: Caller = { organizationId, modelIds, scopes: null, expiresAtMs: null }
     const { model } = body as { readonly model?: string | null }
     const { requestId } = account
-    const plan = await row.plan(services, { caller, modelName: model ?? '', body, requestId })
-    await services.checkQuota?.(organizationId)
-    const run = () => runPlan(services, plan, { organizationId, signal, ...account })
-    const { images } = plan
-    if (images === undefined) return run()
-    return withImages(services, { images, organizationId }, run)
+    return withFieldNames(row.fields?.(body) ?? {}, async () => {
+      const plan = await row.plan(services, { caller, modelName: model ?? '', body, requestId })
+      await services.checkQuota?.(organizationId)
+      const run = () => runPlan(services, plan, { organizationId, signal, ...account })
+      const { images } = plan
+      if (images === undefined) return run()
+      return withImages(services, { images, organizationId }, run)
+    })
   }
 }
 

@@ -13,6 +13,7 @@ import {
   runEmbedding,
   writeVectors,
 } from '#api/inference/embeddings/embeddings.ts'
+import { type FieldNames, withFieldNames } from '#api/inference/field-names.ts'
 import {
   ineffective,
   invalidValue,
@@ -143,8 +144,15 @@ export function registerCohereEmbed(
       body: BODY,
       response: { 200: RESPONSE, ...COHERE_ERRORS },
     },
-    handler: (request, reply) => embed({ request, reply }, services, version),
+    handler: (request, reply) =>
+      withFieldNames(fieldsOf(request.body as CohereEmbedBody), () =>
+        embed({ request, reply }, services, version),
+      ),
   })
+}
+
+function fieldsOf(body: CohereEmbedBody): FieldNames {
+  return { input: FIELDS.find((name) => body[name]), dimensions: 'output_dimension' }
 }
 
 async function embed(http: Http, services: InferenceServices, version: Version): Promise<string> {
@@ -157,12 +165,7 @@ async function embed(http: Http, services: InferenceServices, version: Version):
     `v${version}/embed`,
   )
   const embedding = embeddingOf(body, model)
-  const param = FIELDS.find((name) => body[name])
-  const { vectors, usage } = await runEmbedding(http, services, {
-    model,
-    ...embedding,
-    ...(param && { param }),
-  })
+  const { vectors, usage } = await runEmbedding(http, services, { model, ...embedding })
   const id = answerHeadOf(request, services.clock).newId('embed-')
   return writeAnswer(presentAround({ id, body, usage, version }), body, { vectors, version })
 }

@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
+import { INPUTS, withFieldNames } from '#api/inference/field-names.ts'
 import { optionalBoolean, optionalEnum, optionalString } from '#api/inference/field-schemas.ts'
 import { getTaskModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -84,7 +85,8 @@ export function registerEmbedSparse(
       body: EMBED_SPARSE_BODY,
       response: { 200: EMBED_SPARSE_RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => embedSparse({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(INPUTS, () => embedSparse({ request, reply }, services)),
   })
 }
 
@@ -93,7 +95,7 @@ async function embedSparse(http: Http, services: InferenceServices): Promise<str
   const job = await sparseJob(services, callerOf(request), request.body as EmbedSparseBody)
   const { result } = await runJob(http, services, {
     ...({ kind: 'embedding', ...job } as const),
-    watch: watchTokens('inputs'),
+    watch: watchTokens,
   })
   if (result.task !== 'sparse') throw new Error('a sparse embedding was answered otherwise')
   http.reply.type('application/json; charset=utf-8')
@@ -114,7 +116,7 @@ function inputOf(body: EmbedSparseBody): SparseInput {
   const { inputs, truncate, prompt_name: name, truncation_direction: side } = body
   // The schema takes no images.
   const items = itemsOf(inputs).items as SparseInput['items']
-  checkTokenCount(items, 'inputs')
+  checkTokenCount(items)
   return {
     task: 'sparse',
     items,

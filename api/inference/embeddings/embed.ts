@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
+import { INPUTS, withFieldNames } from '#api/inference/field-names.ts'
 import { ineffective, optionalInteger } from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -43,7 +44,7 @@ export function registerEmbed(app: FastifyInstance, services: InferenceServices)
       body: BODY,
       response: { 200: RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => embed({ request, reply }, services),
+    handler: (request, reply) => withFieldNames(INPUTS, () => embed({ request, reply }, services)),
   })
 }
 
@@ -63,8 +64,7 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
     ...(truncate === true && { truncate }),
     truncation_side: truncationSide(direction).truncationSide ?? null,
   }
-  const param = 'inputs'
-  const embedding = await embedInput(body, { model, modelName: name ?? model.id, param })
-  const { vectors } = await runEmbedding(http, services, { model, ...embedding, param })
+  const embedding = await embedInput(body, { model, modelName: name ?? model.id })
+  const { vectors } = await runEmbedding(http, services, { model, ...embedding })
   return writeVectors(vectors, decodeFloats)
 }

@@ -145,28 +145,24 @@ export interface Embedding {
 
 /**
  * An embedding request in the form of the workers. Token ids are those of the model, unless
- * `modelName` is a model of OpenAI: then they are decoded. `param` is the request field of the
- * inputs. Throws for faults that the schema cannot express.
+ * `modelName` is a model of OpenAI: then they are decoded. Throws for faults that the schema cannot
+ * express.
  */
 export async function embedInput(
   body: EmbeddingBody,
-  {
-    model,
-    modelName,
-    param = 'input',
-  }: { readonly model: CatalogueModel; readonly modelName: string; readonly param?: string },
+  { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
 ): Promise<Embedding> {
   const { items: sent, images } = itemsOf(body.input)
   requireVision(model, images)
   const tokensMax = tokensMaxOf(body)
-  checkTokenCount(sent, param)
+  checkTokenCount(sent)
   const encoding = findEncoding(modelName)
   const items =
     encoding === undefined || !isTokenLists(sent) ? sent : await decodeOpenAiTokens(encoding, sent)
   if (model.options.tokenIdVocabulary === 'reject' && isTokenLists(items)) {
     throw failure.invalidRequest(
-      `Invalid type for '${param}': the model takes texts, but got token ids instead.`,
-      { param, code: 'invalid_type' },
+      "Invalid type for 'input': the model takes texts, but got token ids instead.",
+      { param: 'input', code: 'invalid_type' },
     )
   }
   const input: EmbedInput = {
@@ -181,26 +177,21 @@ export async function embedInput(
 }
 
 /** Refuses inputs with too many token ids together. */
-export function checkTokenCount(items: EmbedInput['items'], param = 'input'): void {
+export function checkTokenCount(items: EmbedInput['items']): void {
   if (!isTokenLists(items)) return
-  checkTokens(
-    items.reduce((sum, { length }) => sum + length, 0),
-    param,
-  )
+  checkTokens(items.reduce((sum, { length }) => sum + length, 0))
 }
 
 /** The worker counts the tokens of texts before it computes. */
-export function watchTokens(param = 'input'): (event: JobEvent<'embedding'>) => void {
-  return (event) => {
-    if (event.type === 'started') checkTokens(event.promptTokens, param)
-  }
+export function watchTokens(event: JobEvent<'embedding'>): void {
+  if (event.type === 'started') checkTokens(event.promptTokens)
 }
 
-function checkTokens(tokens: number, param: string): void {
+function checkTokens(tokens: number): void {
   if (tokens <= EMBEDDING_TOKENS_MAX) return
   throw failure.invalidRequest(
-    `Invalid '${param}': a request may embed at most ${EMBEDDING_TOKENS_MAX} tokens, but its inputs have ${tokens}.`,
-    { param, code: 'max_tokens_per_request' },
+    `Invalid 'input': a request may embed at most ${EMBEDDING_TOKENS_MAX} tokens, but its inputs have ${tokens}.`,
+    { param: 'input', code: 'max_tokens_per_request' },
   )
 }
 

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { FastifyInstance } from 'fastify'
 
+import { type FieldNames, withFieldNames } from '#api/inference/field-names.ts'
 import {
   getCapableModel,
   type ModelDirectory,
@@ -73,8 +74,16 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     answer: vectorsResponse('embedding', EMBEDDING, 'The vectors, in the order of the inputs.'),
     precheck: checkInputCount,
     presentError: presentDetailedError,
-    handle: (http) => embed(http, services),
+    handle: (http) =>
+      withFieldNames(embeddingFields(http.request.body as EmbeddingBody), () =>
+        embed(http, services),
+      ),
   })
+}
+
+/** The names of fields that have several. */
+export function embeddingFields(body: EmbeddingBody): FieldNames {
+  return typeof body.dimensions === 'number' ? {} : { dimensions: 'output_dimension' }
 }
 
 async function embed(http: Http, services: InferenceServices): Promise<string> {
@@ -87,22 +96,14 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
   return writeEmbeddings(model, body, embedded)
 }
 
-/**
- * Embeds the inputs of a request, in any dialect that answers JSON text. `param` is the request
- * field of the inputs.
- */
+/** Embeds the inputs of a request, in any dialect that answers JSON text. */
 export async function runEmbedding(
   http: Http,
   services: InferenceServices,
-  {
-    model,
-    input,
-    images,
-    param,
-  }: Embedding & { readonly model: CatalogueModel; readonly param?: string },
+  { model, input, images }: Embedding & { readonly model: CatalogueModel },
 ): Promise<Embedded> {
   const { organizationId } = callerOf(http.request)
-  const job = { kind: 'embedding', model, input, watch: watchTokens(param) } as const
+  const job = { kind: 'embedding', model, input, watch: watchTokens } as const
   const { result, usage } = await withImages(services, { images, organizationId }, () =>
     runJob(http, services, job),
   )

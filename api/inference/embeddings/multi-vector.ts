@@ -107,7 +107,7 @@ async function embedTokens(http: Http, services: InferenceServices): Promise<str
   const { result, usage } = await runJob(http, services, {
     kind: 'embedding',
     ...job,
-    watch: watchTokens(),
+    watch: watchTokens,
   })
   if (result.task !== 'multi-vector') throw new Error('vectors of tokens were answered otherwise')
   http.reply.type('application/json; charset=utf-8')

@@ -8,6 +8,7 @@ import {
   tokensMaxOf,
   truncationSide,
 } from '#api/inference/embeddings/embedding-request.ts'
+import { type FieldNames, withFieldNames } from '#api/inference/field-names.ts'
 import {
   fixed,
   ineffective,
@@ -114,7 +115,10 @@ export function registerClassify(
       body: CLASSIFY_BODY,
       response: { 200: CLASSIFY_RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => classify({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(classifyFields(request.body as ClassifyBody), () =>
+        classify({ request, reply }, services),
+      ),
   })
 }
 
@@ -130,6 +134,11 @@ export function checkClassifyBody(body: unknown): void {
     "Unsupported parameter: 'messages'. Classifiers here have no chat template; send the text as 'input'.",
     { param: 'messages', code: 'unsupported_parameter' },
   )
+}
+
+/** The name of the labels. */
+export function classifyFields({ labels }: ClassifyBody): FieldNames {
+  return labels ? { candidate_labels: 'labels' } : {}
 }
 
 async function classify(http: Http, services: InferenceServices): Promise<object> {

@@ -5,6 +5,7 @@ import {
   TRUNCATION_DIRECTION,
   truncationSide,
 } from '#api/inference/embeddings/embedding-request.ts'
+import { INPUTS, withFieldNames } from '#api/inference/field-names.ts'
 import { invalidValue, optionalBoolean, optionalString } from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -66,7 +67,8 @@ export function registerPredict(app: FastifyInstance, services: InferenceService
       body: BODY,
       response: { 200: RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => predict({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(INPUTS, () => predict({ request, reply }, services)),
   })
 }
 

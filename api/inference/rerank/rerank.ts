@@ -6,6 +6,7 @@ import {
   TRUNCATION_SIDE,
   truncationSide,
 } from '#api/inference/embeddings/embedding-request.ts'
+import { type FieldNames, withFieldNames } from '#api/inference/field-names.ts'
 import {
   fixed,
   ineffective,
@@ -174,7 +175,10 @@ export function registerRerank(
       body: RERANK_BODY,
       response: { 200: RERANK_RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => rerank({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(rerankFields(request.body as RerankBody), () =>
+        rerank({ request, reply }, services),
+      ),
   })
 }
 
@@ -184,6 +188,11 @@ async function rerank(http: Http, services: InferenceServices): Promise<object> 
   const outcome = await scoreDocuments(http, services, ranking)
   const id = answerHeadOf(http.request, services.clock).newId('rerank-')
   return presentRanking(body, { ...outcome, id, documents: ranking.documents })
+}
+
+/** The name of the documents. */
+export function rerankFields({ texts }: RerankBody): FieldNames {
+  return texts ? { documents: 'texts' } : {}
 }
 
 /** The query and documents of a request. Throws when it has two lists of documents. */

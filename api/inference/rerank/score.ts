@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { TRUNCATION_SIDE, truncationSide } from '#api/inference/embeddings/embedding-request.ts'
+import { type FieldNames, withFieldNames } from '#api/inference/field-names.ts'
 import {
   fixed,
   ineffective,
@@ -79,19 +80,30 @@ export function registerScore(
       body: SCORE_BODY,
       response: { 200: SCORE_RESPONSE, ...JOB_ERRORS },
     },
-    handler: (request, reply) => score({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(fieldsOf(request.body as ScoreBody), () =>
+        score({ request, reply }, services),
+      ),
   })
+}
+
+// vLLM has several names for the two fields; the first that is given counts.
+const QUERY_FIELDS = ['text_1', 'queries', 'data_1'] as const
+const DOCUMENT_FIELDS = ['text_2', 'documents', 'items', 'data_2'] as const
+
+function fieldsOf(body: ScoreBody): FieldNames {
+  const given = (name: keyof ScoreBody): boolean => (body[name] ?? null) !== null
+  return { query: QUERY_FIELDS.find(given), documents: DOCUMENT_FIELDS.find(given) }
 }
 
 async function score(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as ScoreBody
-  // vLLM has several names for the two fields.
   const queries = [body.text_1 ?? body.queries ?? body.data_1 ?? []].flat()
   const documents = [body.text_2 ?? body.documents ?? body.items ?? body.data_2 ?? []].flat()
   const [query = ''] = queries
   if (queries.length > 1 && queries.length !== documents.length) {
     throw invalidValue(
-      body.text_1 ? 'text_1' : body.queries ? 'queries' : 'data_1',
+      'query',
       `expected one text, or ${documents.length} as the other field has, but got ${queries.length}.`,
     )
   }

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { REQUEST_FIELDS, serviceTierOf } from '#api/inference/chat/chat-request.ts'
+import { RESPONSE_FIELDS, withFieldNames } from '#api/inference/field-names.ts'
 import { ineffective, missingParameter, optionalString } from '#api/inference/field-schemas.ts'
 import { validatedOf } from '#api/inference/generate.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
@@ -70,7 +71,8 @@ export function registerCompaction(app: FastifyInstance, services: InferenceServ
       body: COMPACT_BODY,
       response: { 200: COMPACTION, ...JOB_ERRORS },
     },
-    handler: (request, reply) => compact({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(RESPONSE_FIELDS, () => compact({ request, reply }, services)),
   })
 }
 

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
+import { RESPONSE_FIELDS, withFieldNames } from '#api/inference/field-names.ts'
 import { missingParameter } from '#api/inference/field-schemas.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -53,7 +54,8 @@ export function registerInputTokens(app: FastifyInstance, services: InferenceSer
       body: COUNT_BODY,
       response: { 200: COUNT, ...JOB_ERRORS },
     },
-    handler: (request, reply) => countTokens({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(RESPONSE_FIELDS, () => countTokens({ request, reply }, services)),
   })
 }
 

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { pathOf } from '#api/http/request.ts'
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
+import { RESPONSE_FIELDS, withFieldNames } from '#api/inference/field-names.ts'
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import { requireVision } from '#api/inference/request-images.ts'
@@ -11,7 +12,7 @@ import { streamEvents } from '#api/jobs/routes.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { callerOf, durableHead, freshHead } from '#api/v1/request-context.ts'
 import { unixSeconds } from '#shared/clock.ts'
-import { failure, ServiceError } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { noThread, type ResponseThread, readsThread, threadOf, withIds } from './response-thread.ts'
 import { endStatus, presentResponse, type ResponseHead } from './responses-answer.ts'
@@ -34,7 +35,8 @@ export function registerResponses(app: FastifyInstance, services: InferenceServi
       body: RESPONSES_BODY,
       response: { 200: RESPONSES_ANSWER, ...JOB_ERRORS },
     },
-    handler: (request, reply) => respond({ request, reply }, services),
+    handler: (request, reply) =>
+      withFieldNames(RESPONSE_FIELDS, () => respond({ request, reply }, services)),
   })
 }
 
@@ -48,18 +50,14 @@ function readsWith(body: unknown): boolean | 'later' {
 async function respond(http: Http, services: InferenceServices): Promise<unknown> {
   const validated = validatedOf<ResponsesBody>(http, services.clock)
   const { body } = validated
-  try {
-    const thread = await threadOf(http, services, body)
-    const isStoredRequest = http.request.context.stored !== undefined
-    if (body.background === true && !isStoredRequest) {
-      return await runInBackground(http, services, { validated, thread })
-    }
-    const head = await responseHead(services, validated, thread)
-    const answer = await generate(http, services, responseGeneration(services, head, thread))
-    return http.reply.sent ? answer : await thread.save(head, answer)
-  } catch (error) {
-    throw renamed(error)
+  const thread = await threadOf(http, services, body)
+  const isStoredRequest = http.request.context.stored !== undefined
+  if (body.background === true && !isStoredRequest) {
+    return runInBackground(http, services, { validated, thread })
   }
+  const head = await responseHead(services, validated, thread)
+  const answer = await generate(http, services, responseGeneration(services, head, thread))
+  return http.reply.sent ? answer : thread.save(head, answer)
 }
 
 /** Stores the request as a background job, and answers with the queued response. */
@@ -128,17 +126,6 @@ function backgroundNeedsStore(): ServiceError {
     "A response in the background must be stored: 'background' needs 'store', and an organization that stores responses.",
     { param: 'background', code: 'invalid_value' },
   )
-}
-
-/** Workers report `messages`; this dialect calls that field `input`. */
-function renamed(error: unknown): unknown {
-  if (!(error instanceof ServiceError) || error.param !== 'messages') return error
-  const { code, message } = error
-  return failure[error.kind](message, {
-    param: 'input',
-    cause: error,
-    ...(code !== undefined && { code }),
-  })
 }
 
 /** The constant fields of the response to a request. */

@@ -90,6 +90,13 @@ function open(
 const MESSAGES = [{ role: 'user', content: 'Hi' }]
 
 describe('a request of a batch', () => {
+  it('is refused with the field names of its endpoint', async () => {
+    const tokens = Array(180_000).fill(1)
+    await expect(
+      open().run('/v1/embed_sparse', { model: 'splade', inputs: [tokens, tokens] }),
+    ).rejects.toMatchObject({ param: 'inputs', code: 'max_tokens_per_request' })
+  })
+
   it.each([
     ['/v1/chat/completions', { model: 'tiny-chat', messages: MESSAGES }, 'chat.completion'],
     ['/v1/responses', { model: 'tiny-chat', input: 'Hi' }, 'response'],
