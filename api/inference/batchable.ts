@@ -19,6 +19,7 @@ import {
   writeSparse,
 } from './embeddings/embed-sparse.ts'
 import {
+  checkEmbeddingBody,
   checkInputCount,
   EMBEDDING_BODY,
   type EmbeddingBody,
@@ -157,7 +158,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
   '/v1/embeddings': {
     schema: EMBEDDING_BODY,
-    precheck: checkInputCount,
+    precheck: checkEmbeddingBody,
     fields: (body) => embeddingFields(body as EmbeddingBody),
     plan: (services, asked) => embeddingPlan(services, asked),
   },

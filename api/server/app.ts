@@ -38,6 +38,7 @@ import { registerJsonBody, registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
 import { methodNotAllowed, watchMethods } from '#api/v1/allowed-methods.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import { insteadOf } from '#api/v1/instead.ts'
 import { addRequestContext } from '#api/v1/request-context.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -182,7 +183,8 @@ function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]):
       reply.header('allow', allowed.join(', '))
       return refuse(methodNotAllowed(request.method, path), reply)
     }
-    const message = `Unknown request URL: ${request.method} ${path}. See /docs for what is served here.`
+    const help = insteadOf(path) || '. See /docs for what is served here.'
+    const message = `Unknown request URL: ${request.method} ${path}${help}`
     return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
   })
 }

@@ -16,6 +16,7 @@ import type { Logger } from '#shared/logger.ts'
 import { type AllowedMethods, methodNotAllowed, watchMethods } from './allowed-methods.ts'
 import { type CredentialServices, createAuthenticate, notAMember, TRUST_MS } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
+import { insteadOf } from './instead.ts'
 import { type Caller, callerOf, requireCreator, requireScope } from './request-context.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'
@@ -246,24 +247,6 @@ function answerUnknownPaths(
     reply.header('allow', allowed.join(', '))
     return answer(methodNotAllowed(request.method, path), request, reply)
   })
-}
-
-const RESPONSES = '/v1/responses with a conversation or previous_response_id'
-/** Paths of OpenAI and Anthropic that are not served, and what serves the same purpose. */
-const INSTEAD: Readonly<Record<string, string>> = {
-  vector_stores: '/v1/embeddings, /v1/rerank and a function that searches',
-  assistants: RESPONSES,
-  threads: RESPONSES,
-  realtime: '/v1/audio/transcriptions with stream, /v1/chat/completions and /v1/audio/speech',
-  decisions: '/v1/chat/completions with a response_format',
-  complete: '/v1/messages',
-  'messages/batches': '/v1/batches with the endpoint /v1/messages',
-}
-
-function insteadOf(path: string): string {
-  const [name = '', next = ''] = path.split('/').slice(2)
-  const known = [`${name}/${next}`, name].find((key) => Object.hasOwn(INSTEAD, key))
-  return known === undefined ? '' : `. It is not served here; use ${INSTEAD[known]}.`
 }
 
 function reasonOf({ cause }: ServiceError): string {

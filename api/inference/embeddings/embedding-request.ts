@@ -137,6 +137,25 @@ export function checkInputCount(body: unknown, param = 'input'): void {
   if (input.length > INPUTS_MAX) throw tooManyInputs(input.length, param)
 }
 
+/**
+ * Refuses too many inputs before the validator reads them all, and vLLM's conversations, which
+ * would need a chat template.
+ */
+export function checkEmbeddingBody(body: unknown): void {
+  checkInputCount(body)
+  refuseMessages(body, 'Embedding models')
+}
+
+/** Throws for a body with vLLM's `messages`. */
+export function refuseMessages(body: unknown, models: string): void {
+  const { messages } = (body ?? {}) as { readonly messages?: unknown }
+  if (messages === undefined || messages === null) return
+  throw failure.invalidRequest(
+    `Unsupported parameter: 'messages'. ${models} here have no chat template; send the text as 'input'.`,
+    { param: 'messages', code: 'unsupported_parameter' },
+  )
+}
+
 /** An embedding in the form of the workers, and the files of its images. */
 export interface Embedding {
   readonly input: EmbedInput

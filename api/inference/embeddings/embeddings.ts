@@ -19,7 +19,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import {
-  checkInputCount,
+  checkEmbeddingBody,
   EMBEDDING_BODY,
   type Embedding,
   type EmbeddingBody,
@@ -72,7 +72,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     body: EMBEDDING_BODY,
     engineBody: ENGINE_EMBEDDING_BODY,
     answer: vectorsResponse('embedding', EMBEDDING, 'The vectors, in the order of the inputs.'),
-    precheck: checkInputCount,
+    precheck: checkEmbeddingBody,
     presentError: presentDetailedError,
     handle: (http) =>
       withFieldNames(embeddingFields(http.request.body as EmbeddingBody), () =>

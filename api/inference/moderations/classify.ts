@@ -3,6 +3,7 @@ import type { Static } from 'typebox'
 
 import {
   itemsOf,
+  refuseMessages,
   TEXT_OR_IMAGE,
   TRUNCATION_SIDE,
   tokensMaxOf,
@@ -25,7 +26,6 @@ import { type AnswerHead, answerHeadOf, type Caller, callerOf } from '#api/v1/re
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbeddingResult } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 
 import { CANDIDATE_FIELDS, candidatesOf } from './candidate-labels.ts'
@@ -128,12 +128,7 @@ export function registerClassify(
  */
 export function checkClassifyBody(body: unknown): void {
   checkTextCount(body)
-  const { messages } = (body ?? {}) as { readonly messages?: unknown }
-  if (messages === undefined || messages === null) return
-  throw failure.invalidRequest(
-    "Unsupported parameter: 'messages'. Classifiers here have no chat template; send the text as 'input'.",
-    { param: 'messages', code: 'unsupported_parameter' },
-  )
+  refuseMessages(body, 'Classifiers')
 }
 
 /** The name of the labels. */

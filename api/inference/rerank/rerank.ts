@@ -233,9 +233,10 @@ export function presentRanking(
       ...(body.return_text === true && { text: documents[result.index] }),
     }))
   }
-  // Voyage's client sends this field with every request.
-  const isVoyage = typeof body.truncation === 'boolean'
-  const returnsDocuments = body.return_documents ?? !isVoyage
+  // Voyage's client sends `truncation` with every request; only its dialect has `top_k`.
+  const isVoyageClient = typeof body.truncation === 'boolean'
+  const isVoyage = isVoyageClient || typeof body.top_k === 'number'
+  const returnsDocuments = body.return_documents ?? !isVoyageClient
   const results = best.map(({ index, score }) => ({
     index,
     relevance_score: score,

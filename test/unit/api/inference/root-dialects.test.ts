@@ -33,9 +33,11 @@ it('ranks at the root as below /v1', async () => {
 })
 
 it("answers Voyage's client under the name that it reads", async () => {
-  const response = await surface.post('/v1/rerank', { ...QUERY, top_k: 1, truncation: true })
   const results = [{ index: 1, relevance_score: 0.9 }]
-  expect(response.json()).toMatchObject({ results, data: results })
+  for (const fields of [{ top_k: 1, truncation: true }, { top_k: 1 }]) {
+    const response = await surface.post('/v1/rerank', { ...QUERY, ...fields })
+    expect(response.json()).toMatchObject({ results, data: results })
+  }
 })
 
 it.each(['/score', '/v1/score'])('%s scores in the order of the texts', async (url) => {

@@ -135,6 +135,8 @@ describe('the routes', () => {
   it.each([
     ['/v1/vector_stores', /^Invalid URL \(POST \/v1\/vector_stores\)\. .* use \/v1\/embeddings/],
     ['/v1/messages/batches', / use \/v1\/batches with the endpoint \/v1\/messages\./],
+    ['/v1/chat', / use \/v1\/chat\/completions\.$/],
+    ['/v1/chat/other', /^Invalid URL \(POST \/v1\/chat\/other\)$/],
     ['/v1/messages/other', /^Invalid URL \(POST \/v1\/messages\/other\)$/],
     ['/v1/vector_stores/vs_1/search', / use \/v1\/embeddings, \/v1\/rerank and a function/],
     ['/v1/assistants', / use \/v1\/responses with a conversation/],

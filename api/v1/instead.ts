@@ -1,0 +1,24 @@
+const RESPONSES = '/v1/responses with a conversation or previous_response_id'
+/** Paths of OpenAI, Anthropic and other dialects that are not served, and what to use instead. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  vector_stores: '/v1/embeddings, /v1/rerank and a function that searches',
+  assistants: RESPONSES,
+  threads: RESPONSES,
+  realtime: '/v1/audio/transcriptions with stream, /v1/chat/completions and /v1/audio/speech',
+  decisions: '/v1/chat/completions with a response_format',
+  complete: '/v1/messages',
+  'messages/batches': '/v1/batches with the endpoint /v1/messages',
+  // Of Cohere; other paths begin with it.
+  'chat/': '/v1/chat/completions',
+  pooling: '/v1/embeddings, /v1/multi-vector or /v1/classify',
+}
+
+/** The end of the error message for a path that is not served; empty if there is nothing to say. */
+export function insteadOf(path: string): string {
+  const [name = '', next = ''] = path
+    .replace(/^\/v\d+(?=\/)/, '')
+    .split('/')
+    .slice(1)
+  const known = [`${name}/${next}`, name].find((key) => Object.hasOwn(INSTEAD, key))
+  return known === undefined ? '' : `. It is not served here; use ${INSTEAD[known]}.`
+}
