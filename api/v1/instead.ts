@@ -8,17 +8,15 @@ const INSTEAD: Readonly<Record<string, string>> = {
   decisions: '/v1/chat/completions with a response_format',
   complete: '/v1/messages',
   'messages/batches': '/v1/batches with the endpoint /v1/messages',
-  // Of Cohere; other paths begin with it.
-  'chat/': '/v1/chat/completions',
+  // Only this path, because others below it are served.
+  '/chat': '/v1/chat/completions',
   pooling: '/v1/embeddings, /v1/multi-vector or /v1/classify',
 }
 
 /** The end of the error message for a path that is not served; empty if there is nothing to say. */
 export function insteadOf(path: string): string {
-  const [name = '', next = ''] = path
-    .replace(/^\/v\d+(?=\/)/, '')
-    .split('/')
-    .slice(1)
-  const known = [`${name}/${next}`, name].find((key) => Object.hasOwn(INSTEAD, key))
+  const whole = path.replace(/^\/v\d+(?=\/)/, '')
+  const [name = '', next = ''] = whole.split('/').slice(1)
+  const known = [whole, `${name}/${next}`, name].find((key) => Object.hasOwn(INSTEAD, key))
   return known === undefined ? '' : `. It is not served here; use ${INSTEAD[known]}.`
 }

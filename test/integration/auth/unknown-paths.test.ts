@@ -44,6 +44,9 @@ it('refuses unknown paths and methods of the user server in its form, before bod
   for (const path of ['/chat/completions', '/administration', '/users', '/user%2Fx?a=/user/']) {
     expect((await ask(path)).json().error).toMatchObject({ code: 'unknown_url', param: null })
   }
+  for (const path of ['/pooling', '/v2/chat']) {
+    expect((await ask(path)).json().error.message).toMatch(/ use \/v1\/(embeddings|chat\/comp)/)
+  }
   const refused = [
     ['DELETE', '/token', 'POST'],
     ['PATCH', '/auth/v1/token/', 'POST'],
