@@ -141,6 +141,8 @@ export class JobProducer {
       connection: this.#redis,
       prefix: this.#keys.bullPrefix(kind, modelId),
       skipWaitingForReady: true,
+      // `checkRedis` checks it. A queue that is opened while Redis is away would fail for ever.
+      skipVersionCheck: true,
       streams: { events: { maxLen: EVENTS_MAX } },
     })
     queue.on('error', (error) =>

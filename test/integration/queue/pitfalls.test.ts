@@ -53,6 +53,18 @@ describe('the queues, where BullMQ is known to trip', () => {
     expect(users).toEqual([])
   })
 
+  it('serve a queue that was opened while Redis was away', async () => {
+    await server.kill()
+    const queue = submitter.producer.queue(TOY.kind, TOY.id)
+    await expect(queue.getJobCounts('waiting')).rejects.toThrow()
+    await server.start()
+    await eventually(async () => (await redis.ping()) === 'PONG')
+    const worker = await startToyWorker(server.url, prefix)
+    const ask = async () => readAll(submitter.submit(toyRequest('x', 3))).catch(() => undefined)
+    await eventually(async () => (await ask())?.text === toyText(3))
+    await worker.stop()
+  })
+
   it('accept model ids with colons and slashes, and ids that consist of digits', async () => {
     expect(queueName('completion', 'org/model:v1')).not.toMatch(/[:/]/)
     const producer = new JobProducer({ redis, keys: queueKeys(prefix), log })
