@@ -9,7 +9,10 @@ export function lateApp(
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
   let building: Promise<FastifyInstance> | undefined
   return async (request, reply) => {
-    building ??= build()
+    building ??= build().catch((error: unknown) => {
+      building = undefined
+      throw error
+    })
     return passTo(await building, request, reply)
   }
 }
