@@ -126,8 +126,15 @@ export class JobSource {
         this.#note(error)
         numWaiting = 0
         await sleep(RETRY_DELAY_MS)
+        await this.#reconnect(waiter)
       }
     }
+  }
+
+  /** BullMQ replaces a connection whose wait takes too long, and leaves it closed if that fails. */
+  async #reconnect(waiter: RedisQueueBackend): Promise<void> {
+    if (this.#isStopped) return
+    await waiter.reconnectBlocking().catch((error: unknown) => this.#note(error))
   }
 
   /**

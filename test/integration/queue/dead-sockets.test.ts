@@ -1,3 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Redis } from 'ioredis'
 import { afterEach, describe, expect, it } from 'vitest'
 
 import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
@@ -13,15 +16,17 @@ import {
 import { toyText } from '#test/support/toy-worker.ts'
 
 const TOKENS = 60
-const TIMEOUT_MS = 60_000
+const TIMEOUT_MS = 120_000
+/** After this time without a byte a connection counts as dead. */
+const SILENCE_MS = 3000
 const closers: (() => unknown)[] = []
 
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
 })
 
-/** One worker and one owner of jobs, each with its own way to Redis. */
-async function openWorld() {
+/** One worker and one owner of jobs, each behind a proxy, or the worker without one. */
+async function openWorld({ isDirect = false } = {}) {
   const redis = await startRedis()
   closers.push(redis.close)
   const behind = async (): Promise<{ proxy: FaultProxy; url: string }> => {
@@ -33,7 +38,7 @@ async function openWorld() {
   const prefix = freshPrefix()
   const submitter = await openTestSubmitter(toOwner.url, prefix)
   closers.push(() => submitter.close())
-  const worker = await spawnToyWorker(toWorker.url, prefix)
+  const worker = await spawnToyWorker(isDirect ? redis.url : toWorker.url, prefix)
   closers.push(() => {
     worker.kill('SIGKILL')
     return worker.exited
@@ -42,7 +47,7 @@ async function openWorld() {
     const deadlineAtMs = Date.now() + TIMEOUT_MS / 2
     return readAll(submitter.submit(toyRequest(prompt, TOKENS, { deadlineAtMs })), onFlow)
   }
-  return { submitter, run, proxies: { owner: toOwner.proxy, worker: toWorker.proxy } }
+  return { redis, submitter, run, proxies: { owner: toOwner.proxy, worker: toWorker.proxy } }
 }
 
 describe('connections to Redis that are dead without a word', () => {
@@ -63,4 +68,23 @@ describe('connections to Redis that are dead without a word', () => {
       expect((await run('x')).text).toBe(toyText(TOKENS))
     },
   )
+})
+
+describe('a Redis that answers nothing for a while', () => {
+  it('has the worker wait for jobs again once it answers', { timeout: TIMEOUT_MS }, async () => {
+    const { redis, run } = await openWorld({ isDirect: true })
+    expect((await run('x')).text).toBe(toyText(TOKENS))
+    const client = new Redis(redis.url)
+    closers.push(() => client.disconnect())
+    // The owner waits for replies, and the worker for jobs.
+    const waiting = async () => Number(/blocked_clients:(\d+)/.exec(await client.info())?.[1])
+    await eventually(async () => (await waiting()) === 2)
+    const pid = Number(/process_id:(\d+)/.exec(await client.info())?.[1])
+    process.kill(pid, 'SIGSTOP')
+    // Longer than a connection may be silent, so that it is replaced.
+    await sleep(SILENCE_MS + 1000)
+    process.kill(pid, 'SIGCONT')
+    await eventually(async () => (await waiting()) === 2)
+    expect((await run('x')).text).toBe(toyText(TOKENS))
+  })
 })
