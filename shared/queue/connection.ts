@@ -16,28 +16,32 @@ import {
   onConnection,
   reasonOf,
 } from './redis-client.ts'
+import { limitCommands, readBeforeClosing } from './redis-timeouts.ts'
 
 /** The purpose of a connection, which decides how it behaves while Redis is unavailable. */
 type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
 
-const COMMAND_TIMEOUT_MS = 2000
 /** Longer than any command or BLOCK: a socket that is silent for this long is dead. */
-const SILENCE_MS = 3000
+const SILENCE_MS = 2500
 const RECONNECT_DELAY_MS_MAX = 250
 const LOG_INTERVAL_MS = 5000
 
-const ROLES: Record<ConnectionRole, ClientOptions> = {
+interface Role {
+  readonly options: ClientOptions
+  readonly commandTimeoutMs?: number
+}
+
+const ROLES: Record<ConnectionRole, Role> = {
   // An HTTP request must fail at once when Redis is unreachable.
   producer: {
-    enableOfflineQueue: false,
-    maxRetriesPerRequest: 1,
-    commandTimeout: COMMAND_TIMEOUT_MS,
+    options: { enableOfflineQueue: false, maxRetriesPerRequest: 1 },
+    commandTimeoutMs: 2000,
   },
   // Longer than any BLOCK, so that only a dead socket meets it.
-  reader: { maxRetriesPerRequest: null, commandTimeout: 5000 },
+  reader: { options: { maxRetriesPerRequest: null }, commandTimeoutMs: 5000 },
   // BullMQ requires null: its commands wait for the connection to return.
-  worker: { maxRetriesPerRequest: null },
-  replies: { maxRetriesPerRequest: null },
+  worker: { options: { maxRetriesPerRequest: null } },
+  replies: { options: { maxRetriesPerRequest: null } },
 }
 
 /** A connection that may not be usable yet. */
@@ -69,8 +73,9 @@ function connectRedis(
   log: Logger,
   setting = 'REDIS_URL',
 ): Connecting {
+  const { options, commandTimeoutMs } = ROLES[role]
   const redis = createRedis(url, {
-    ...ROLES[role],
+    ...options,
     // Subscribers resubscribe themselves: see `listenForCancels`.
     autoResubscribe: false,
     // A peer that vanished without closing leaves a socket that appears open for a quarter of an
@@ -80,6 +85,8 @@ function connectRedis(
     // After a failover the old address answers READONLY until the client reconnects.
     reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
   })
+  readBeforeClosing(redis)
+  if (commandTimeoutMs !== undefined) limitCommands(redis, commandTimeoutMs)
   // The reply writer batches its frames and sends them before other commands of the same turn.
   if (role !== 'replies') onConnection(redis, ({ stream }) => joinWrites(stream))
   let loggedAt = 0

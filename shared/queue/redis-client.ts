@@ -151,11 +151,15 @@ export function mastersOf(redis: Redis): readonly Redis[] {
   return client instanceof Cluster ? client.nodes('master') : [redis]
 }
 
+/** Calls back for the client of every server: the client itself, or those of a cluster. */
+export function onServer(redis: Redis, listener: (server: Redis) => void): void {
+  if (isCluster(redis)) redis.on('+node', listener)
+  else listener(redis)
+}
+
 /** Calls back for every connection that the client opens to a server. */
 export function onConnection(redis: Redis, listener: (server: Redis) => void): void {
-  const watch = (server: Redis): void => void server.on('connect', () => listener(server))
-  if (isCluster(redis)) redis.on('+node', watch)
-  else watch(redis)
+  onServer(redis, (server) => server.on('connect', () => listener(server)))
 }
 
 /** Whether the client is connected to a cluster, where commands go to several servers. */

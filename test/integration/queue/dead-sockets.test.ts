@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Redis } from 'ioredis'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, inject, it } from 'vitest'
 
+import { createRedis } from '#shared/queue/redis-client.ts'
+import { limitCommands, readBeforeClosing } from '#shared/queue/redis-timeouts.ts'
 import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
 import {
   eventually,
@@ -86,5 +88,39 @@ describe('a Redis that answers nothing for a while', () => {
     process.kill(pid, 'SIGCONT')
     await eventually(async () => (await waiting()) === 2)
     expect((await run('x')).text).toBe(toyText(TOKENS))
+  })
+})
+
+describe('the time limits of a client of Redis', () => {
+  const LIMIT_MS = 200
+
+  async function openLimited() {
+    const redis = createRedis(inject('redisUrl'), { socketTimeout: LIMIT_MS })
+    closers.push(() => redis.disconnect())
+    readBeforeClosing(redis)
+    limitCommands(redis, LIMIT_MS)
+    let closed = 0
+    redis.on('error', () => {})
+    redis.on('close', () => {
+      closed += 1
+    })
+    await redis.ping()
+    return { redis, numClosed: () => closed }
+  }
+
+  it('count no pause of the process, after which the answers are read', async () => {
+    const { redis, numClosed } = await openLimited()
+    const answers = [redis.ping(), redis.pipeline().ping().exec()]
+    // By then the commands have been sent.
+    await new Promise(setImmediate)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2 * LIMIT_MS)
+    expect(await Promise.all(answers)).toEqual(['PONG', [[null, 'PONG']]])
+    expect(numClosed()).toBe(0)
+  })
+
+  it('reject a command that Redis does not answer, and close the connection', async () => {
+    const { redis, numClosed } = await openLimited()
+    await expect(redis.blpop(freshPrefix(), 10)).rejects.toThrow('Command timed out')
+    await eventually(() => numClosed() === 1)
   })
 })
