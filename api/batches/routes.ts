@@ -1,12 +1,12 @@
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyPluginAsync, FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
 import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { ROW_BYTES, storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { callerOf, requireScope } from '#api/v1/request-context.ts'
+import { answerHeadOf, callerOf, requireScope } from '#api/v1/request-context.ts'
+import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { randomId } from '#shared/ids.ts'
 
 import { BATCH_ENDPOINTS, presentBatch } from './batch.ts'
 import type { Batches } from './batch-store.ts'
@@ -14,6 +14,7 @@ import { type BATCH_ID, CANCEL, CREATE, type CREATE_BODY, LIST, RETRIEVE } from 
 
 interface BatchServices {
   readonly batches: Batches
+  readonly clock: Pick<Clock, 'now'>
   readonly files: {
     find(
       organizationId: string,
@@ -37,34 +38,7 @@ const SCOPE = { scope: 'batches' } as const
 export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
   const { batches } = services
   return async (app) => {
-    app.post('/batches', { schema: CREATE, config: SCOPE }, async (request) => {
-      const caller = callerOf(request)
-      const body = request.body as Static<typeof CREATE_BODY>
-      requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
-      requireUncountedCaller(caller, 'batches')
-      checkMetadata(body.metadata)
-      await mustHaveRoom(services, caller.organizationId)
-      const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
-      const batch = await batches.create(
-        {
-          id: randomId('batch_'),
-          organizationId: caller.organizationId,
-          modelIds: caller.modelIds,
-          apiKeyId: caller.apiKeyId,
-          userId: caller.userId,
-          endpoint: body.endpoint,
-          inputFileId: body.input_file_id,
-          inputObjectKey,
-          completionWindow: body.completion_window,
-          windowSeconds: WINDOW_SECONDS,
-          metadata: body.metadata ?? null,
-          outputRetentionSeconds: body.output_expires_after?.seconds ?? null,
-        },
-        OPEN_BATCHES_MAX,
-      )
-      if (batch === undefined) throw tooManyBatches()
-      return presentBatch(batch)
-    })
+    app.post('/batches', { schema: CREATE, config: SCOPE }, (request) => create(services, request))
 
     app.get('/batches', { schema: LIST, config: SCOPE }, async (request) => {
       const { limit = LIST_LIMIT, after } = request.query as { limit?: number; after?: string }
@@ -102,6 +76,40 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
       return presentBatch(batch)
     })
   }
+}
+
+async function create(services: BatchServices, request: FastifyRequest): Promise<object> {
+  const { batches, clock } = services
+  const caller = callerOf(request)
+  const { organizationId, modelIds, apiKeyId, userId } = caller
+  const body = request.body as Static<typeof CREATE_BODY>
+  const id = answerHeadOf(request, clock).newId('batch_')
+  // A process that died may have created the batch of this Idempotency-Key.
+  const earlier = request.context.durable && (await batches.find(organizationId, id))
+  if (earlier) return presentBatch(earlier)
+  requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
+  requireUncountedCaller(caller, 'batches')
+  checkMetadata(body.metadata)
+  await mustHaveRoom(services, organizationId)
+  const batch = await batches.create(
+    {
+      id,
+      organizationId,
+      modelIds,
+      apiKeyId,
+      userId,
+      endpoint: body.endpoint,
+      inputFileId: body.input_file_id,
+      inputObjectKey: await inputOf(services, organizationId, body.input_file_id),
+      completionWindow: body.completion_window,
+      windowSeconds: WINDOW_SECONDS,
+      metadata: body.metadata ?? null,
+      outputRetentionSeconds: body.output_expires_after?.seconds ?? null,
+    },
+    OPEN_BATCHES_MAX,
+  )
+  if (batch === undefined) throw tooManyBatches()
+  return presentBatch(batch)
 }
 
 /** Outputs have no quota; without this limit one input could produce unlimited outputs. */

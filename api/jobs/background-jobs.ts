@@ -1,12 +1,18 @@
+import type { FastifyRequest } from 'fastify'
+
 import type { BodyRoom } from '#api/http/body-memory.ts'
 import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { storageLimitExceeded } from '#api/stored/stored-bytes-store.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { type Caller, type ContentsReader, noSuchModel } from '#api/v1/request-context.ts'
+import {
+  answerHeadOf,
+  type Caller,
+  type ContentsReader,
+  noSuchModel,
+} from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { JOB_PRIORITIES, type JobPriority } from '#shared/db/schema/jobs.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { randomId } from '#shared/ids.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 import { Turns } from '#shared/turns.ts'
@@ -44,6 +50,8 @@ export interface JobOwner extends Pick<Caller, 'limits' | 'isAnonymous'> {
 interface JobOptions {
   readonly id: string
   readonly createdAtMs: number
+  /** Whether a process that died may have created the job already; then there is no second one. */
+  readonly isRepeatable?: boolean
   readonly body: Buffer
   readonly contentType: string
   /** The path that the body is sent to. */
@@ -67,6 +75,22 @@ interface BackgroundServices {
   readonly openJobBytesMax: number
   /** Announces a new job. */
   readonly wake: () => void
+}
+
+/**
+ * The id and time of a request's new job; the same when another process repeats the request under
+ * its Idempotency-Key.
+ */
+export function jobHead(
+  request: Pick<FastifyRequest, 'context'>,
+  clock: Pick<Clock, 'now'>,
+): Pick<JobOptions, 'id' | 'createdAtMs' | 'isRepeatable'> {
+  const { durable } = request.context
+  return {
+    id: answerHeadOf(request, clock).newId('job_'),
+    createdAtMs: durable?.startedAtMs ?? clock.now(),
+    isRepeatable: durable !== undefined,
+  }
 }
 
 /** Changes the priority of a waiting job. Throws `conflict` when the job no longer waits. */
@@ -116,6 +140,8 @@ export class BackgroundJobs {
     const { id, createdAtMs, metadata, model, priority = 'default' } = options
     checkMetadata(metadata)
     if (model !== undefined && model.length > MODEL_NAME_MAX) throw noSuchModel(model)
+    const earlier = options.isRepeatable === true && (await jobs.find(organizationId, id))
+    if (earlier) return earlier
     const notBeforeMs = Math.max(options.notBeforeMs ?? createdAtMs, createdAtMs)
     const expiresAtMs = options.expiresAtMs ?? notBeforeMs + DEADLINE_MS
     checkTimes({ createdAtMs, notBeforeMs, expiresAtMs })
@@ -144,10 +170,6 @@ export class BackgroundJobs {
     if (typeof job === 'string') throw tooMuch(job, { openJobsMax, openJobBytesMax })
     if (notBeforeMs === createdAtMs) wake()
     return job
-  }
-
-  newId(): string {
-    return randomId('job_')
   }
 
   /** The answer of an ended job; undefined when there is none. */

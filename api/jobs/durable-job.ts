@@ -22,22 +22,24 @@ interface Context {
 
 /**
  * Lets a job outlive this process: its replies have their own stream, which other processes can
- * read.
+ * read. Throws when another process has begun the request, because this one paused for too long.
  */
 export async function makeDurable({ redis, inbox }: Context, job: OwnedJob): Promise<void> {
-  try {
-    await keepDurable(redis, job)
-  } catch (cause) {
+  const isKept = await keepDurable(redis, job).catch((cause: unknown) => {
     throw unavailable(cause)
-  }
+  })
+  if (!isKept) throw unavailable(new Error('the lease of the request was lost'))
   inbox.follow(job.envelope.replyTo, '0-0')
 }
 
-/** Creates the stream if it is missing, and stores the data that another process needs. */
-export async function keepDurable(redis: Redis, job: OwnedJob): Promise<void> {
+/**
+ * Creates the stream if it is missing, and stores the data that another process needs; false when
+ * another process has begun the request.
+ */
+export async function keepDurable(redis: Redis, job: OwnedJob): Promise<boolean> {
   const { replyTo } = job.envelope
   await redis.pipeline().xadd(replyTo, '*', 'f', '[]').pexpire(replyTo, DURABLE_TTL_MS).exec()
-  await job.keep()
+  return job.keep()
 }
 
 /**

@@ -77,9 +77,13 @@ export class OwnedJob {
     return this.#life
   }
 
-  /** Resolves when another process could adopt the job, if it is durable. */
-  async keep(): Promise<void> {
-    await this.#durable?.keep({ envelope: this.#envelope, cuts: [...this.#cuts] })
+  /**
+   * Resolves when another process could adopt the job, if it is durable; false when one has begun
+   * its request.
+   */
+  async keep(): Promise<boolean> {
+    const kept = { envelope: this.#envelope, cuts: [...this.#cuts] }
+    return this.#durable === undefined || (await this.#durable.keep(kept))
   }
 
   /**

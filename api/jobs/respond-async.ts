@@ -9,7 +9,7 @@ import { JOB_PRIORITIES } from '#shared/db/schema/jobs.ts'
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
-import type { BackgroundJobs } from './background-jobs.ts'
+import { type BackgroundJobs, jobHead } from './background-jobs.ts'
 import { presentJob } from './job.ts'
 import type { JobStore } from './job-store.ts'
 import { LargeBodies } from './large-bodies.ts'
@@ -47,8 +47,7 @@ export function respondAsync(
     const options = optionsOf(request)
     const create = (body: Buffer) =>
       background.createStored(callerOf(request), {
-        id: background.newId(),
-        createdAtMs: clock.now(),
+        ...jobHead(request, clock),
         body,
         endpoint: pathOf(request.url),
         model: modelOf(request),

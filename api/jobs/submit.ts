@@ -287,7 +287,7 @@ function actionsOf(context: Context): JobActions {
   const resubmit = (job: OwnedJob): void => {
     const { epoch } = job.life
     const isDurable = job.envelope.isOwnerless === true
-    const kept = isDurable ? keepDurable(redis, job) : Promise.resolve()
+    const kept: Promise<unknown> = isDurable ? keepDurable(redis, job) : Promise.resolve()
     kept
       .then(() => producer.enqueue(job.envelope, 1))
       .catch(() => {

@@ -120,8 +120,8 @@ export class AnswerStore {
   }
 
   /**
-   * Stores a new answer; false when the organization stores nothing. Throws
-   * `storage_limit_exceeded` when there is no room.
+   * Stores a new answer, unless a process that died has stored it; false when the organization
+   * stores nothing. Throws `storage_limit_exceeded` when there is no room.
    */
   async add(answer: NewAnswer): Promise<boolean> {
     const content = await pack(answer, this.#cipher)
@@ -141,10 +141,15 @@ export class AnswerStore {
         where ${this.#tables.organizations.id} = ${organizationId} and ${days} > 0
           and ${fitsStorage(this.#tables, added)}
         on conflict (id) do nothing returning id`)
-      if (rows.length > 0) await this.#append(tx, answer)
-      // Most answers fit, so the reason is only looked up when nothing was stored.
-      else if (!(await hasStorageFor(tx, this.#tables, added))) throw storageLimitExceeded()
-      return rows.length > 0
+      if (rows.length > 0) {
+        await this.#append(tx, answer)
+        return true
+      }
+      // Most answers are stored, so the reason is only looked up when one was not.
+      const isStored = this.#one(organizationId, answer.object, answer.id)
+      if ((await tx.$count(this.#answers, isStored)) > 0) return true
+      if (!(await hasStorageFor(tx, this.#tables, added))) throw storageLimitExceeded()
+      return false
     })
   }
 

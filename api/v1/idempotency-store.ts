@@ -29,7 +29,9 @@ local isSame = not found[1]
 for i = 4, #ARGV do isSame = isSame or found[1] == ARGV[i] end
 if not isSame then return {'other', form} end
 if found[2] then return {'done', form, found[2]} end
-if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[3]) then
+-- After a lost connection the client sends the same command again.
+local isAgain = redis.call('GET', KEYS[2]) == ARGV[1]
+if isAgain or redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[3]) then
   local time = redis.call('TIME')
   local startedAt = found[4] or string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
   redis.call('HSET', KEYS[1], 'fingerprint', found[1] or ARGV[4], 'startedAt', startedAt)
@@ -145,12 +147,15 @@ export interface IdempotencyStore {
   renew(claim: Claim): Promise<void>
   /** Whether the digest of a form is the stored one. */
   isForm(stored: string, form: string | undefined): boolean
-  /** Stores a job for the process that adopts the request when this one dies. */
+  /**
+   * Stores a job for the process that adopts the request when this one dies; false without the
+   * lease.
+   */
   keepJob(
     claim: Claim,
     number: number,
     kept: { job: StoredJob; form: string | undefined },
-  ): Promise<void>
+  ): Promise<boolean>
   /**
    * Records the answer for the rest of the day, with the digest of the form if there was one. False
    * if another process has adopted the request, like the method below.
@@ -216,7 +221,7 @@ export function openIdempotencyStore(
     async keepJob(claim, number, { job, form }) {
       const sealed = encrypt(Buffer.from(JSON.stringify(job)), claim)
       const args = [claim.owner, keyedForm(form), number, sealed, KEPT_MS]
-      await runScript(redis, KEEP, keysOf(claim), args)
+      return (await runScript(redis, KEEP, keysOf(claim), args)) === 1
     },
     isForm: (stored, form) => form !== undefined && keyed(form).includes(stored),
     async renew(claim) {

@@ -126,7 +126,7 @@ function makeDurable(
         adopted,
         async keep(job) {
           jobs.set(number, job.envelope)
-          await idempotency.keepJob(claim, number, { job, form: digest?.value })
+          return idempotency.keepJob(claim, number, { job, form: digest?.value })
         },
       }
     },

@@ -213,8 +213,11 @@ export interface StoredJob {
 export interface DurableJob {
   /** The job of a dead process to adopt; undefined when the job is new. */
   readonly adopted: StoredJob | undefined
-  /** Resolves when another process could adopt the job. */
-  keep(job: StoredJob): Promise<void>
+  /**
+   * Resolves when another process could adopt the job; false when one has begun the request in the
+   * meantime.
+   */
+  keep(job: StoredJob): Promise<boolean>
 }
 
 /** A request whose jobs outlive its process, so that another process gives the same answer. */

@@ -8,6 +8,7 @@ import { getCapableModel, type ModelDirectory } from '#api/inference/model-route
 import { requireVision } from '#api/inference/request-images.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { jobHead } from '#api/jobs/background-jobs.ts'
 import { streamEvents } from '#api/jobs/routes.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { callerOf, durableHead, freshHead } from '#api/v1/request-context.ts'
@@ -71,8 +72,8 @@ async function runInBackground(
   const { body } = validated
   if (stored === undefined || !thread.isStored) throw backgroundNeedsStore()
   const { answers, background } = stored
-  const id = background.newId()
-  const createdAtMs = clock.now()
+  const made = jobHead(http.request, clock)
+  const { id, createdAtMs } = made
   const head = await responseHead(
     services,
     { ...validated, head: durableHead({ id, startedAtMs: createdAtMs }) },
@@ -102,9 +103,8 @@ async function runInBackground(
   if (!isStored) throw backgroundNeedsStore()
   const job = await background
     .create(caller, {
-      id,
+      ...made,
       endpoint: pathOf(http.request.url),
-      createdAtMs,
       contentType: 'application/json',
       model: head.model,
       // Its events are always recorded, for clients that return.

@@ -87,7 +87,7 @@ export async function openBatchService(): Promise<BatchService> {
       storageBytesMax: STORAGE_BYTES_MAX,
       onChange() {},
     }),
-    batchesPlugin({ batches, files, storageBytesMax: STORAGE_BYTES_MAX }),
+    batchesPlugin({ batches, files, clock: systemClock, storageBytesMax: STORAGE_BYTES_MAX }),
   ]
   const app = await buildApp({
     server: serverConfig(),

@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
+import { Redis } from 'ioredis'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
@@ -12,6 +14,8 @@ import { wavOf } from '#test/support/wav.ts'
 
 const MODEL = 'tiny-chat'
 const QUESTION = { model: MODEL, input: 'What is the plural of box?', temperature: 0 }
+
+const keyPrefix = freshPrefix()
 
 let tiers: Tiers
 let client: OpenAI
@@ -24,7 +28,7 @@ beforeAll(async () => {
     databaseUrl: made.url,
     redisUrl: inject('redisUrl'),
     folder,
-    keyPrefix: freshPrefix(),
+    keyPrefix,
     env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed,tiny-whisper' },
   })
   close = [() => tiers.stop(), made.drop, () => rm(folder, { recursive: true, force: true })]
@@ -259,6 +263,46 @@ describe('a response in the background whose API process is killed', () => {
       expect(text).toBe((await client.responses.retrieve(id)).output_text)
     }
   }, 120_000)
+})
+
+describe('work in the background whose API process is killed before it answers', () => {
+  const upload = async () => {
+    const line = { custom_id: '1', method: 'POST', url: '/v1/responses', body: QUESTION }
+    const file = new File([JSON.stringify(line)], 'lines.jsonl')
+    const { id } = await client.files.create({ file, purpose: 'batch' })
+    return { input_file_id: id, endpoint: '/v1/responses', completion_window: '24h' }
+  }
+
+  it.each<[string, string, () => object | Promise<object>]>([
+    ['/responses', '/jobs', () => ({ ...QUESTION, background: true })],
+    ['/embeddings', '/jobs', () => ({ model: 'tiny-embed', input: 'one' })],
+    ['/batches', '/batches', upload],
+  ])('is that of the next request under its Idempotency-Key: %s', async (path, list, make) => {
+    const headers = { 'idempotency-key': randomUUID(), prefer: 'respond-async' }
+    const body = JSON.stringify(await make())
+    const post = async () => {
+      const answer = await call(path, { method: 'POST', body, headers })
+      return { answer, id: ((await answer.json()) as { id: string }).id }
+    }
+    const count = async () => {
+      const { data } = (await (await call(`${list}?limit=100`)).json()) as { data: object[] }
+      return data.length
+    }
+    const first = await post()
+    const before = await count()
+    const redis = new Redis(inject('redisUrl'))
+    // The answer of the next request is the recorded one, until it is removed.
+    const removeAnswers = async () => {
+      const names = await redis.keys(`${keyPrefix}:idempotency:${'?'.repeat(64)}`)
+      return Promise.all(names.map((name) => redis.hdel(name, 'answer')))
+    }
+    await expect.poll(removeAnswers).toContain(1)
+    redis.disconnect()
+    const second = await post()
+    expect(second.answer.headers.get('idempotent-replayed')).toBeNull()
+    expect([second.answer.status, second.id]).toEqual([first.answer.status, first.id])
+    expect(await count()).toBe(before)
+  })
 })
 
 describe('Prefer: respond-async', () => {

@@ -6,6 +6,7 @@ import type { OwnedJob } from '#api/jobs/inference-job.ts'
 import { systemClock } from '#shared/clock.ts'
 import { createLogger } from '#shared/logger.ts'
 import type { ReplyInbox } from '#shared/queue/reply-inbox.ts'
+import { openTestSubmitter, readAll, toyRequest } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 
 const FRAMES = 1200
@@ -33,4 +34,16 @@ it('adopts a job with all of its replies, however many, and follows the ones aft
   expect(replies).toEqual(Array.from({ length: FRAMES }, (_, index) => index + 1))
   expect(followed).toEqual([[replyTo, `${FRAMES}-0`]])
   redis.disconnect()
+})
+
+it('enqueues no job of a request that another process has begun in the meantime', async ({
+  redisUrl,
+  keyPrefix,
+}) => {
+  const submitter = await openTestSubmitter(redisUrl, keyPrefix)
+  const durable = { adopted: undefined, keep: async () => false }
+  const running = readAll(submitter.submit(toyRequest('x', 1, { durable })))
+  await expect(running).rejects.toMatchObject({ code: 'service_unavailable', shouldRetry: true })
+  expect(await submitter.producer.queue('completion', 'toy').count()).toBe(0)
+  await submitter.close()
 })

@@ -45,6 +45,20 @@ it('keeps digests of prompts and forms that cannot be compared with a guess', as
   expect(record).not.toContain(FORM)
 })
 
+it('gives a command that is sent again after a lost connection the same answer', async ({
+  redisUrl,
+  keyPrefix,
+}) => {
+  const store = (await openStores(redisUrl, keyPrefix)).open()
+  const claim = claimOf(ORGANIZATION, 'key', PROMPT)
+  const first = await store.begin(claim)
+  expect(first.state).toBe('mine')
+  expect(await store.begin(claim)).toEqual(first)
+  expect(await store.begin(claimOf(ORGANIZATION, 'key', PROMPT))).toMatchObject({
+    state: 'running',
+  })
+})
+
 it.for([
   [[OLD], [NEW, OLD]],
   [[], [NEW]],
