@@ -37,10 +37,16 @@ describe('a file whose operator Attention has the caches', () => {
 })
 
 describe('a file of transformers with operators of ONNX Runtime', () => {
-  it('is rewritten where tokens without others to see are zeros after heads are joined', async () => {
-    const folder = await changed('llama-opset-23', 'model', withTurnedGuard)
-    await check(folder, golden('llama-opset-23'), 'rewritten')
-  })
+  it.each([
+    ['before', false],
+    ['after', true],
+  ])(
+    'is rewritten where tokens without others to see are zeros %s heads are joined',
+    async (_, isTurned) => {
+      const folder = await changed('llama-opset-23', 'model', (model) => withGuard(model, isTurned))
+      await check(folder, golden('llama-opset-23'), 'rewritten')
+    },
+  )
 })
 
 it('a file with caches of a fixed length is refused by that reason', async () => {
@@ -152,8 +158,11 @@ function withOwnCaches(model: Model, isJoined: boolean): Model {
   return { ...model, graph: { ...graph, nodes, constants: [...graph.constants, ...shapes] } }
 }
 
-/** Zeros where the mask hides all positions, after the output is [batch, length, heads, size]. */
-function withTurnedGuard(model: Model): Model {
+/**
+ * Zeros where the mask hides all positions, before or after the output is transposed to [batch,
+ * length, heads, size].
+ */
+function withGuard(model: Model, isTurned: boolean): Model {
   const consumers = Map.groupBy(
     model.graph.nodes.flatMap((node) => node.inputs.map((input) => ({ input, node }))),
     ({ input }) => input,
@@ -162,7 +171,8 @@ function withTurnedGuard(model: Model): Model {
   for (const { operator, inputs, outputs } of model.graph.nodes) {
     if (operator !== 'Attention') continue
     const [turn] = consumers.get(defined(outputs[0])) ?? []
-    masks.set(defined(turn?.node.outputs[0]), defined(inputs[3]))
+    const guarded = isTurned ? turn?.node.outputs[0] : outputs[0]
+    masks.set(defined(guarded), defined(inputs[3]))
   }
   const { graph } = withNodes(model, (node) => {
     const [output = ''] = node.outputs
@@ -170,14 +180,14 @@ function withTurnedGuard(model: Model): Model {
     if (mask === undefined) return [node]
     const to = (name: string): string => `${output}/${name}`
     return [
-      { ...node, outputs: [to('turned')] },
+      { ...node, outputs: [to('attended'), ...node.outputs.slice(1)] },
       makeNode('Cast', [mask], to('number'), { attributes: { to: int(1) } }),
       makeNode('ReduceSum', [to('number'), 'last'], to('sum')),
       makeNode('Less', [to('sum'), 'half'], to('unseeing')),
       makeNode('Transpose', [to('unseeing')], to('rows'), {
         attributes: { perm: ints(0, 2, 1, 3) },
       }),
-      makeNode('Where', [to('rows'), 'zero', to('turned')], output),
+      makeNode('Where', [to(isTurned ? 'rows' : 'unseeing'), 'zero', to('attended')], output),
     ]
   })
   const constants = [

@@ -4,9 +4,11 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { SourceEncoder } from '#workers/engine/encoder-decoder/source-encoder.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import { generate, MODELS } from './generate.ts'
@@ -103,4 +105,15 @@ it('refuses adapters and a text beyond the positions of the encoder', async () =
   const ids = Array.from({ length: 65 }, () => 5)
   const long = { promptTokenIds: ids, source: { length: 65, startTokenIds: start } }
   await expect(generate(engine, long)).rejects.toMatchObject({ code: 'context_length_exceeded' })
+})
+
+it.each([
+  ['ids of another type', [{ name: 'input_ids', type: 'int32' }], 'last_hidden_state'],
+  ['no ids', [{ name: 'attention_mask', type: 'int64' }], 'last_hidden_state'],
+  ['no states', [{ name: 'input_ids', type: 'int64' }], 'pooler_output'],
+])('refuses an encoder with %s', (_, inputs, output) => {
+  const session = { file: 'encoder.onnx', inputs, outputs: [{ name: output }] }
+  expect(() => new SourceEncoder(runtime, session as unknown as ModelSession, 'float32')).toThrow(
+    'must make last_hidden_state from input_ids of type int64',
+  )
 })

@@ -2,12 +2,15 @@ import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { Engine } from '#workers/engine/engine.ts'
+import type { ModelRunner } from '#workers/engine/model-runner.ts'
 
 import { generate, greedy, MODELS, makeRequest, type RequestChanges } from './generate.ts'
 import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { OPTIONS } from './scheduling.ts'
 
 afterEach(closeEngines)
 
@@ -223,4 +226,43 @@ describe('an engine', () => {
     await closing
     await expect(generate(engine)).rejects.toMatchObject({ name: 'CancelledError' })
   })
+})
+
+describe('a long prompt beside a text that continues', () => {
+  const DECODE_MS = 32
+
+  it.each([
+    ['short', 0.1, 256],
+    ['long', 4, 16],
+  ])(
+    'is run in chunks of the duration of a decode step if its tokens take %s',
+    async (_, tokenMs, expected) => {
+      vi.useFakeTimers({ toFake: ['performance'] })
+      onTestFinished(() => void vi.useRealTimers())
+      const chunks: number[] = []
+      let isDecoding = false
+      const runner: ModelRunner = {
+        copyPrefix: () => undefined,
+        async run(step) {
+          if (step.kind === 'decode') isDecoding = true
+          if (step.kind === 'prefill' && isDecoding) chunks.push(step.count)
+          vi.advanceTimersByTime(step.kind === 'prefill' ? step.count * tokenMs : DECODE_MS)
+          return { numRows: 1, row: () => new Float32Array(4) }
+        },
+        close: () => undefined,
+      }
+      const limits = { prefillChunk: 1024, contextLength: 4096, waitingMax: 4 }
+      const engine = new Engine(runner, { ...OPTIONS, ...limits })
+      const prompt = { promptTokenIds: makePrompt(1, 1024), maxNewTokens: 1, cacheScope: 'prompt' }
+      let prompted: Promise<unknown> | undefined
+      const begin = (): boolean => {
+        prompted ??= isDecoding ? generate(engine, prompt) : undefined
+        return true
+      }
+      await generate(engine, { maxNewTokens: 400, onToken: begin })
+      await prompted
+      expect(Math.max(...chunks)).toBe(expected)
+      await engine.close()
+    },
+  )
 })
