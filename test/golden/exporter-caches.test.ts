@@ -1,7 +1,11 @@
+import { join } from 'node:path'
+
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
+import { rewriteDecoder } from '#workers/engine/rewrite/rewrite-decoder.ts'
 import {
   type GraphNode,
   type GraphValue,
@@ -13,6 +17,7 @@ import {
   makeNode,
   makeValue,
 } from '#workers/graph/model.ts'
+import { readModelFile } from '#workers/graph/read-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { changedFolders, golden, removeFolders, renamed, withNodes } from './changed-folders.ts'
@@ -47,6 +52,19 @@ describe('a file of transformers with operators of ONNX Runtime', () => {
       await check(folder, golden('llama-opset-23'), 'rewritten')
     },
   )
+})
+
+it('rotates queries and keys within the operator that has the caches', async () => {
+  const folder = join(MODELS, 'llama/onnx')
+  const file = join(folder, 'model.onnx')
+  const context = { runtime, file, folder, executionProvider: 'cpu' } as const
+  const shape = { numHeads: 4, contextLength: 64 }
+  const model = await rewriteDecoder(context, await readModelFile(file), shape)
+  const attentions = defined(model).graph.nodes.filter(
+    ({ operator }) => operator === 'GroupQueryAttention',
+  )
+  const rotates = attentions.map(({ attributes }) => attributes?.do_rotary)
+  expect(rotates).toEqual([int(1), int(1)])
 })
 
 it('a file with caches of a fixed length is refused by that reason', async () => {

@@ -25,11 +25,21 @@ const PAIRS = (['float32', 'float16'] as const).map((type) => ({
 }))
 
 const runtime = openRuntime()
+/** Tensors that the cache made of its own numbers. */
+const made: Tensor[] = []
 let session: ModelSession
 let device: DeviceCache
 beforeAll(async () => {
   session = await runtime.load(join(FOLDER, 'onnx/model.onnx'))
-  device = await DeviceCache.open(runtime, session, PAIRS)
+  const watched = {
+    ...runtime,
+    tensor: (...args: Parameters<typeof runtime.tensor>) => {
+      const tensor = runtime.tensor(...args)
+      made.push(tensor)
+      return tensor
+    },
+  }
+  device = await DeviceCache.open(watched, session, PAIRS)
 })
 afterAll(async () => {
   await device.close()
@@ -75,13 +85,15 @@ describe('a cache in the memory of a device', () => {
     ['its beginning, with room behind it', { row: 2, from: 0, to: 3, before: 0, after: 4 }],
     ['its end, with padding before it', { row: 0, from: 2, to: LENGTH, before: 6, after: 0 }],
     ['a piece with both', { row: 1, from: 1, to: 2, before: 1, after: 1 }],
-  ])('copies %s', async (_name, piece) => {
+  ])('copies %s, and frees its own tensors', async (_name, piece) => {
     const held = piece.to - piece.from
     const length = held + piece.before + piece.after
     const targets = onHost(1, length)
     await device.copy(onHost(ROWS, LENGTH), piece, targets)
     const expected = expectedRow(piece.row, piece.from, held, piece.before, length)
     for (const { data } of targets) expect(Array.from(data as Float32Array)).toEqual(expected)
+    expect(made.length).toBeGreaterThan(0)
+    expect(made.filter(({ isDisposed }) => !isDisposed)).toEqual([])
   })
 
   it('copies into a row of its own and out of it, past the others', async () => {
