@@ -4,6 +4,7 @@ import { authFailure, OAuthError } from '#api/auth/errors.ts'
 import { describeRefresh } from '#api/auth/hooks/access-token-hook.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { inTransaction } from '#api/auth/store.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import {
   hasSessionRules,
@@ -54,19 +55,24 @@ async function rotate(
   // A refusal may include a revocation that must persist, so it is thrown after the commit.
   return inTransaction(services.store, async (store) => {
     const result = await presentRefreshToken(store, presented, options)
-    const repeatedBy = result.kind === 'refused' ? result.reusedOf : result.user
     // An exchanged refresh token can be presented at any rate, and each time is in the audit log.
-    if (result.kind !== 'rotated' && repeatedBy !== undefined) {
-      const bucket = 'repeated refresh'
-      await services.limits.takeRequest('tokenRefresh', bucket, repeatedBy.id, CLIENTS_OF_USER)
-    }
+    const take = (bucket: string, { id }: UserRow) =>
+      services.limits.takeRequest('tokenRefresh', bucket, id, CLIENTS_OF_USER)
     if (result.kind === 'repeated') {
+      await take('repeated refresh', result.user)
       const actor = { kind: 'user', user: result.user } as const
       await record(services, store, { request, actor, action: 'token_refreshed' })
     }
     if (result.kind === 'refused' && result.reusedOf !== undefined) {
       const actor = { kind: 'user', user: result.reusedOf } as const
-      await record(services, store, { request, actor, action: 'token_reuse_detected' })
+      // Only entries are limited, because an error would undo the revocation.
+      const isRecorded = await take('reused refresh', result.reusedOf).then(
+        () => true,
+        () => false,
+      )
+      if (isRecorded) {
+        await record(services, store, { request, actor, action: 'token_reuse_detected' })
+      }
     }
     return result
   })

@@ -235,4 +235,24 @@ describe('refreshes of one session', () => {
     )
     expect(rows[0].entries).toBe(1 + 300)
   })
+
+  it('are revoked for a reuse, however often an exchanged token was presented before', async () => {
+    const { refresh_token: stolen, user } = await signedInUser(server)
+    const first = (await refresh(server, stolen)).body.refresh_token
+    const second = (await refresh(server, first)).body.refresh_token
+    // A thief who holds the newest two uses up the limit.
+    const statuses = []
+    for (let times = 0; times < 310; times += 1)
+      statuses.push((await refresh(server, first)).status)
+    expect(statuses.at(-1)).toBe(429)
+    expect((await refresh(server, stolen)).body.error_code).toBe('refresh_token_already_used')
+    expect((await refresh(server, second)).body.error_code).toBe('refresh_token_already_used')
+    for (let times = 0; times < 320; times += 1) await refresh(server, stolen)
+    const { rows } = await server.database.pool.query(
+      `select count(*)::int as entries from audit_log_entries
+       where payload ->> 'actor_id' = $1 and payload ->> 'action' = 'token_reuse_detected'`,
+      [user.id],
+    )
+    expect(rows[0].entries).toBe(300)
+  })
 })
