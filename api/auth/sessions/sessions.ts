@@ -4,8 +4,8 @@ import type { PgColumn } from 'drizzle-orm/pg-core'
 import { authFailure } from '#api/auth/errors.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
-import type { Store } from '#api/auth/store.ts'
-import { withdrawContactChanges } from '#api/auth/users/user-store.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { lockUser, withdrawContactChanges } from '#api/auth/users/user-store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import { firstOf, isRowBeyond } from '#shared/db/expressions.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
@@ -93,21 +93,29 @@ export async function lowerSessionsOfFactor(
 /** Which sessions of a user to end. */
 export type LogoutScope = 'global' | 'local' | 'others'
 
+/** Which sessions of which user end. */
+interface Ending {
+  readonly userId: string
+  readonly scope: LogoutScope
+  readonly sessionId?: string | undefined
+  /** The flow of the redeemed token, which continues. */
+  readonly keptFlowId?: string | null
+}
+
 /**
  * Ends sessions and deletes their refresh tokens. Unless a single session ends, also ends the flows
  * and changes of contact that one of the others may have started: these could start a session, link
  * an identity or admit another person by a new address or number.
  */
-export async function endSessions(
-  store: Store,
-  which: {
-    readonly userId: string
-    readonly scope: LogoutScope
-    readonly sessionId?: string | undefined
-    /** The flow of the redeemed token, which continues. */
-    readonly keptFlowId?: string | null
-  },
-): Promise<void> {
+export async function endSessions(store: Store, which: Ending): Promise<void> {
+  await inTransaction(store, async (tx) => {
+    // A request that holds the lock may be starting such a flow or change in one of the sessions.
+    await lockUser(tx, which.userId)
+    await endLocked(tx, which)
+  })
+}
+
+async function endLocked(store: Store, which: Ending): Promise<void> {
   const { sessions } = store.tables
   const { scope, sessionId } = which
   // An access token without a session ends all sessions of its user.

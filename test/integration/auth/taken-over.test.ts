@@ -7,6 +7,7 @@ import { membershipsOf } from '#shared/db/organizations.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { whileWaiting } from './support/held-user.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
 import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
@@ -76,6 +77,20 @@ describe('a change of contact that a session began', () => {
     })
     expect(body).toMatchObject({ phone: '' })
     expect(body).not.toHaveProperty('new_phone')
+  })
+
+  it('is withdrawn if its request holds the user when the sessions end', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const ended = await whileWaiting(server, user.id, {
+      request: () => post('/logout', {}, bearer),
+      change: (thief) =>
+        thief.query(`update users set phone_change = '${newPhone()}' where id = '${user.id}'`),
+    })
+    expect(ended.status).toBe(204)
+    const { rows } = await server.database.pool.query(
+      `select phone_change from users where id = '${user.id}'`,
+    )
+    expect(rows).toEqual([{ phone_change: null }])
   })
 
   it('continues if the present address must agree as well', async () => {
