@@ -6,7 +6,7 @@ import { authFailure } from '#api/auth/errors.ts'
 import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
-import { findUserByContact, findUserById } from '#api/auth/users/user-store.ts'
+import { findUserByContact, findUserById, updateUser } from '#api/auth/users/user-store.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -73,7 +73,11 @@ async function inviteStranger(
   },
 ): Promise<UserRow> {
   const { id, email, known, actor } = stranger
-  const invited = await inviteAccount(services, services.store, { id, email, known, request })
+  // Any user may invite, so an unconfirmed account loses nothing before the link is followed.
+  const invited =
+    known === undefined
+      ? await inviteAccount(services, services.store, { id, email, known, request })
+      : await updateUser(services.store, known.id, { invitedAt: services.store.now() })
   // A concurrent sign-up took the address.
   if (invited === undefined) throw authFailure('email_exists')
   const traits = { user_id: invited.id, user_email: email }

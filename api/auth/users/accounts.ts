@@ -60,9 +60,9 @@ export async function createAccount(
 }
 
 /**
- * The account of an invited address; undefined when a concurrent sign-up took it. An earlier
- * unconfirmed sign-up may not be from the invited person, so its password, sessions, codes and
- * changes of contact are removed.
+ * The account of an invited address; undefined when a concurrent sign-up took or confirmed it. An
+ * earlier unconfirmed sign-up may not be from the invited person, so its password, sessions, codes
+ * and changes of contact are removed.
  */
 export async function inviteAccount(
   services: AuthServices,
@@ -83,17 +83,19 @@ export async function inviteAccount(
     const account = { id, contact, data, keepsIdentityClaims: false, invitedAt }
     return createAccount(services, store, { account, request })
   }
-  if (isConfirmed(known, 'phone')) {
-    const userMetadata = mergeWithinLimit(known.userMetadata, data, 'data')
+  // The lock also prevents a deadlock of two concurrent invitations.
+  const locked = await lockUser(store, known.id)
+  // The owner of the address has confirmed it in between.
+  if (isConfirmed(locked, 'email')) return undefined
+  if (isConfirmed(locked, 'phone')) {
+    const userMetadata = mergeWithinLimit(locked.userMetadata, data, 'data')
     return updateUser(store, known.id, { invitedAt, userMetadata })
   }
-  // Otherwise two concurrent invitations could deadlock.
-  await lockUser(store, known.id)
   await endSessions(store, { userId: known.id, scope: 'global' })
   await clearOneTimeTokens(store, known.id)
   await deleteFactorsAndPasskeys(store, known.id)
   // Credentials set in sessions of an unconfirmed account, not by an administrator.
-  const isSuspectedLost = known.lastSignInAt !== null
+  const isSuspectedLost = locked.lastSignInAt !== null
   if (isSuspectedLost) await services.onUsersEnded(store.db, [known.id])
   return updateUser(store, known.id, {
     invitedAt,
@@ -102,7 +104,7 @@ export async function inviteAccount(
     phoneChange: null,
     signedUpAt: null,
     lastSignInAt: null,
-    userMetadata: mergeWithinLimit(isSuspectedLost ? {} : known.userMetadata, data, 'data'),
+    userMetadata: mergeWithinLimit(isSuspectedLost ? {} : locked.userMetadata, data, 'data'),
   })
 }
 

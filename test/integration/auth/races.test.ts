@@ -169,3 +169,23 @@ it('a passkey is begun by no user who is deleted at the same moment', async () =
   })
   expect([status, body.error_code]).toEqual([403, 'user_not_found'])
 })
+
+it('an invitation takes nothing from a user who confirms the address meanwhile', async () => {
+  const email = newEmail()
+  await server.call({ method: 'POST', path: '/signup', body: { email, password: PASSWORD } })
+  const { rows } = await server.database.pool.query('select id from users where email = $1', [
+    email,
+  ])
+  const bearer = await server.serviceToken()
+  const { body } = await whileWaiting(server, rows[0].id, {
+    request: () => server.call({ method: 'POST', path: '/invite', bearer, body: { email } }),
+    change: (client) =>
+      client.query(
+        `update users u set email_confirmed_at = now(), password_hash = t.password_hash
+         from one_time_tokens t where t.user_id = u.id and u.email = $1`,
+        [email],
+      ),
+  })
+  expect(body.error_code).toBe('email_exists')
+  expect((await tryPassword(email, PASSWORD)).status).toBe(200)
+})

@@ -1,6 +1,8 @@
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { sendInvitation } from '#api/auth/admin/send-invitation.ts'
+import type { AuthRequest } from '#api/auth/context.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { membershipsOf } from '#shared/db/organizations.ts'
@@ -184,28 +186,53 @@ describe('the key of a user who never proved the address', () => {
     ['a provider that verified it', (email) => arrive(visitor('gh-owner', email))],
     ['an invitation', invite],
   ]
-  it.each(arrivals)('is revoked when the owner comes by %s', async (_name, comes) => {
-    const email = newEmail('victim')
+  /** A user without proof of the address, whose organization has one key. */
+  const plantKey = async (email: string) => {
     const thief = await arrive(visitor(`gh-${email}`, email, { isVerified: false }))
     const { db } = server.database
-    const [own] = await membershipsOf(db, tables, thief)
+    const organizationOf = async () => (await membershipsOf(db, tables, thief))[0]?.id ?? ''
     const keys = openApiKeys(db, tables)
-    const organizationId = own?.id ?? ''
-    await keys.create({
-      organizationId,
-      name: 'planted',
-      scopes: null,
-      modelIds: null,
-      expiresAt: null,
-      createdBy: thief,
-    })
-    expect(await keys.list(organizationId)).toHaveLength(1)
+    const organizationId = await organizationOf()
+    const fields = { scopes: null, modelIds: null, expiresAt: null, createdBy: thief }
+    await keys.create({ organizationId, name: 'planted', ...fields })
+    return { organizationId, organizationOf, listKeys: () => keys.list(organizationId) }
+  }
+
+  it.each(arrivals)('is revoked when the owner comes by %s', async (_name, comes) => {
+    const email = newEmail('victim')
+    const { organizationId, organizationOf, listKeys } = await plantKey(email)
+    expect(await listKeys()).toHaveLength(1)
     await comes(email)
-    expect(await keys.list(organizationId)).toEqual([])
-    const [next] = await membershipsOf(db, tables, thief)
-    expect(next?.id).not.toBe(organizationId)
+    expect(await listKeys()).toEqual([])
+    expect(await organizationOf()).not.toBe(organizationId)
+  })
+
+  it('is revoked by the link of an invitation to an organization, not by the invitation', async () => {
+    const email = newEmail('victim')
+    const { organizationId, organizationOf, listKeys } = await plantKey(email)
+    const sessions = `select s.id from sessions s join users u on u.id = user_id where email = $1`
+    await sendInvitation(server.services, INVITING, { email, inviterId: undefined, data: {} })
+    expect(await organizationOf()).toBe(organizationId)
+    expect(await listKeys()).toHaveLength(1)
+    expect((await server.database.pool.query(sessions, [email])).rows).toHaveLength(1)
+    await server.services.outbox.idle()
+    const token_hash = server.lastMail(email).variables.tokenHash
+    expect((await post('/verify', { type: 'invite', token_hash })).status).toBe(200)
+    expect(await listKeys()).toEqual([])
   })
 })
+
+/** The request of a user who invites another user to an organization. */
+const INVITING: AuthRequest = {
+  ip: '192.0.2.1',
+  network: '192.0.2.1',
+  requestId: 'req',
+  userAgent: '',
+  redirectTo: 'http://localhost:3000',
+  audience: 'authenticated',
+  externalUrl: 'http://localhost:9999',
+  browser: { secret: undefined, isNavigation: false, host: '' },
+}
 
 /** Signs in by a provider; returns the id of the user. */
 async function arrive(profile: ReturnType<typeof visitor>): Promise<string> {
