@@ -9,7 +9,7 @@ import { networkOf, plainAddress } from '#api/http/request.ts'
 import { ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest, Caller } from './context.ts'
-import { authFailure } from './errors.ts'
+import { authFailure, invalid } from './errors.ts'
 import type { AuthServices } from './services.ts'
 
 /** The guards of the routing table. */
@@ -125,14 +125,13 @@ export function describeRequest(
     body?.redirect_to,
     request.headers.referer,
   ].map((value) => (typeof value === 'string' && value !== '' ? value : undefined))
-  const audience = [claims?.aud ?? ''].flat()[0] ?? ''
   return {
     ip: plainAddress(request.ip),
     network: networkOf(request, services.config.rateLimits.header),
     requestId: request.id,
     userAgent: request.headers['user-agent'] ?? '',
     redirectTo: chooseRedirect(candidates, { siteUrl: site.url, uriAllowList: site.uriAllowList }),
-    audience: headerOf(request, 'x-jwt-aud') || audience || jwt.audience,
+    audience: namedAudience(request) || [claims?.aud ?? ''].flat()[0] || jwt.audience,
     externalUrl: externalUrlOf(request, { externalUrl: site.externalUrl, ...mailer }),
     browser: {
       secret: findBindingSecret(request.headers.cookie),
@@ -140,6 +139,15 @@ export function describeRequest(
       host: request.headers.host ?? '',
     },
   }
+}
+
+const AUDIENCE_CHARACTERS_MAX = 255
+
+// Visitors choose the audience of their user, which is stored and part of every access token.
+function namedAudience(request: FastifyRequest): string {
+  const audience = headerOf(request, 'x-jwt-aud') ?? ''
+  if (audience.length <= AUDIENCE_CHARACTERS_MAX) return audience
+  throw invalid(`X-JWT-AUD must not have more than ${AUDIENCE_CHARACTERS_MAX} characters`)
 }
 
 /** A header that occurs exactly once. */

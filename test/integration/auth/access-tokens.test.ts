@@ -7,7 +7,7 @@ import { createAccessTokens } from '#api/auth/sessions/access-token.ts'
 import { createAccessTokenVerifier } from '#api/auth/sessions/verify-access-token.ts'
 import { systemClock } from '#shared/clock.ts'
 
-import { createUser, signedInUser, signIn } from './support/people.ts'
+import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
 import { readConfig, signToken, startServer, type TestServer } from './support/server.ts'
 import { watchStatements } from './support/statements.ts'
 
@@ -148,6 +148,24 @@ describe('an access token', () => {
     expect((await server.call({ path: '/user', bearer, headers })).body).toMatchObject({
       code: 400,
       error_code: 'unexpected_audience',
+    })
+  })
+
+  it('names an audience of at most 255 characters, however long that of the request is', async () => {
+    const signUp = (audience: string) => {
+      const body = { email: newEmail(), password: PASSWORD }
+      return server.call({
+        method: 'POST',
+        path: '/signup',
+        body,
+        headers: { 'x-jwt-aud': audience },
+      })
+    }
+    expect((await signUp('a'.repeat(255))).body.aud).toBe('a'.repeat(255))
+    expect((await signUp('a'.repeat(256))).body).toMatchObject({
+      code: 400,
+      error_code: 'validation_failed',
+      msg: 'X-JWT-AUD must not have more than 255 characters',
     })
   })
 
