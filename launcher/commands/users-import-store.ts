@@ -85,7 +85,7 @@ export async function importUsers(options: {
   if (!/^[a-z_][a-z0-9_]*$/.test(schema)) throw new UsageError(`"${schema}" is not a schema name`)
   const prefix = tablePrefixOf(options.tablePrefix)
   const added: Record<string, number> = {}
-  const skipped = { count: 0, lines: [] as string[] }
+  const skipped: Skipped = { count: 0, lines: [] }
   await source.query('begin transaction isolation level repeatable read read only')
   await target.query('begin')
   try {
@@ -98,6 +98,10 @@ export async function importUsers(options: {
         const kept = read.filter((row) => row !== undefined)
         const count = await insert(target, { prefix, table: step.into, kept })
         added[step.into] = (added[step.into] ?? 0) + count
+        if (step.into !== 'users') continue
+        for (const id of await findDisplaced(target, prefix, kept)) {
+          skip(skipped, `users ${id}: another user has the address or number here`)
+        }
       }
     }
     await target.query('commit')
@@ -149,15 +153,36 @@ async function* pagesOf(
 function readRow(
   step: Step,
   row: SourceRow,
-  { now, skipped }: { readonly now: Date; readonly skipped: { count: number; lines: string[] } },
+  { now, skipped }: { readonly now: Date; readonly skipped: Skipped },
 ): ImportedRow | undefined {
   const read = step.read(row, now)
   if (typeof read !== 'string') return read
-  skipped.count += 1
-  if (skipped.lines.length < SKIPPED_LINES_MAX) {
-    skipped.lines.push(`${step.from} ${row.id}: ${read}`)
-  }
+  skip(skipped, `${step.from} ${row.id}: ${read}`)
   return undefined
+}
+
+interface Skipped {
+  count: number
+  readonly lines: string[]
+}
+
+function skip(skipped: Skipped, line: string): void {
+  skipped.count += 1
+  if (skipped.lines.length < SKIPPED_LINES_MAX) skipped.lines.push(line)
+}
+
+/** The users that are absent after their page was added. */
+async function findDisplaced(
+  target: PoolClient,
+  prefix: string,
+  kept: readonly ImportedRow[],
+): Promise<readonly string[]> {
+  const { rows: found } = await target.query<{ id: string }>(
+    `select id from unnest($1::uuid[]) id
+     where not exists (select 1 from ${prefix}users u where u.id = id.id)`,
+    [kept.map(({ id }) => id)],
+  )
+  return found.map(({ id }) => id)
 }
 
 /** The ids of the users and sessions of this run. */

@@ -240,6 +240,23 @@ it('leaves out users with a second factor that cannot be read, until it can', as
   expect((await signIn()).body.user.factors).toMatchObject([{ id: factor, status: 'verified' }])
 })
 
+it('names users whose address another user has taken here', async () => {
+  const [id, email] = [randomUUID(), 'taken@example.com']
+  await post('/signup', { email, password: PASSWORD })
+  await server.database.pool.query(
+    `insert into auth.users (id, email, aud, email_confirmed_at) values ($1, $2, 'x', now())`,
+    [id, email],
+  )
+  expect(await runImport()).toContain(
+    `left out: users ${id}: another user has the address or number here`,
+  )
+  const bearer = await server.serviceToken()
+  const listed = await server.call({ path: `/admin/users?filter=${email}`, bearer })
+  const path = `/admin/users/${listed.body.users[0].id}`
+  await server.call({ method: 'DELETE', path, bearer })
+  expect(await runImport()).toContain('users: 1 added')
+})
+
 it('refuses a schema that is not there', async () => {
   await expect(runImport({ schema: 'nowhere' })).rejects.toThrow('--schema names another one')
   await expect(runImport({ schema: 'a;b' })).rejects.toThrow('is not a schema name')
