@@ -5,6 +5,8 @@ import { join } from 'node:path'
 
 import { afterEach, describe, expect, it } from 'vitest'
 
+import { systemClock } from '#shared/clock.ts'
+import { loadTextModel } from '#workers/text/text-model.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 import { readTokenizer } from '#workers/text/tokenizer-files/read-tokenizer.ts'
 
@@ -69,6 +71,13 @@ describe('a folder without a tokenizer.json', () => {
       const tokenizer = await load({ files: bert.files, contents: { 'config.json': config } })
       expect(tokenizer.encode('Hello world', { addSpecialTokens: true })).toEqual(bert.ids[1])
     }
+  })
+
+  it('has the languages and the end of answers of its class', async () => {
+    const folder = await writeFolder(golden.cases.Marian as Case)
+    const { languages, endTokenIds, tokenizer } = await loadTextModel(folder, systemClock)
+    expect(languages).toMatchObject({ place: 'source', codes: ['fra', 'deu'] })
+    expect([...endTokenIds]).toEqual([tokenizer.findTokenId('</s>')])
   })
 
   it('states the special tokens that its class has', async () => {

@@ -1,5 +1,5 @@
 import type { GenerateInput, Prompt, TranslationLanguages } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 import { type Languages, readTranslationRequest } from '#workers/text/languages.ts'
 
@@ -63,7 +63,8 @@ export async function prepareSource(
       param: 'prompt',
     })
   }
-  const startTokenIds = [decoderStartOf(model), ...translation.forced]
+  checkTarget(translation, encoded)
+  const { startTokenIds } = translation
   const room = Math.max(decoderLength - startTokenIds.length, 0)
   return {
     tokenIds: [...translation.prefix, ...withSourceLanguage(encoded, translation)],
@@ -80,8 +81,8 @@ interface Translation {
   readonly prompt: Prompt
   readonly sourceTokenId?: number | undefined
   readonly known?: Languages
-  /** The first token of every answer, if there is one. */
-  readonly forced: readonly number[]
+  /** The tokens that the decoder reads before every answer. */
+  readonly startTokenIds: readonly number[]
   /** The target language, if the source starts with it. */
   readonly prefix: readonly number[]
 }
@@ -94,29 +95,40 @@ function findTranslation(
 ): Translation {
   const known = languagesOf(model)
   const { forcedStartTokenId } = model.text.generation ?? {}
-  const usual = forcedStartTokenId === undefined ? [] : [forcedStartTokenId]
-  if (known === undefined) return { prompt, forced: usual, prefix: [] }
+  const start = decoderStartOf(model)
+  const usual = forcedStartTokenId === undefined ? [start] : [start, forcedStartTokenId]
+  if (known === undefined) return { prompt, startTokenIds: usual, prefix: [] }
   const isEdit = prompt.form === 'edit'
   const asked = isEdit ? requestOf(prompt.instruction) : given
-  const isInSource = known.place === 'source'
-  if (isInSource) checkSourceIsUnnamed(asked, isEdit)
   const tokenOf = (name: string | undefined, param: string): number | undefined =>
     name === undefined ? undefined : findLanguage(known, name, isEdit ? 'instruction' : param)
+  const named = tokenOf(asked.target, 'target_language')
+  const source: Prompt = isEdit ? { form: 'text', text: prompt.input } : prompt
+  if (known.place === 'source') {
+    checkSourceIsUnnamed(asked, isEdit)
+    const prefix = named === undefined ? [] : [named]
+    return { prompt: source, known, startTokenIds: usual, prefix }
+  }
   const sourceTokenId = tokenOf(asked.source, 'source_language')
-  const target =
-    tokenOf(asked.target, 'target_language') ?? (isInSource ? undefined : forcedStartTokenId)
-  if (target === undefined) {
-    throw failure.invalidRequest(
-      "Missing required parameter: 'target_language'. This model needs the language that it translates to.",
-      { param: 'target_language', code: 'missing_required_parameter' },
-    )
-  }
-  return {
-    prompt: isEdit ? { form: 'text', text: prompt.input } : prompt,
-    sourceTokenId,
-    known,
-    ...(isInSource ? { forced: usual, prefix: [target] } : { forced: [target], prefix: [] }),
-  }
+  // The decoder of mBART starts with the target language itself.
+  const isStart = known.isLanguage(start)
+  const target = named ?? (isStart ? start : forcedStartTokenId)
+  if (target === undefined) throw missingTarget()
+  const startTokenIds = isStart ? [target] : [start, target]
+  return { prompt: source, known, sourceTokenId, startTokenIds, prefix: [] }
+}
+
+/** A source that must begin with its target may do so itself: `>>fra<< The river is cold.` */
+function checkTarget({ known, prefix }: Translation, tokenIds: readonly number[]): void {
+  if (known?.place !== 'source' || prefix.length > 0) return
+  if (tokenIds[0] === undefined || !known.isLanguage(tokenIds[0])) throw missingTarget()
+}
+
+function missingTarget(): ServiceError {
+  return failure.invalidRequest(
+    "Missing required parameter: 'target_language'. This model needs the language that it translates to.",
+    { param: 'target_language', code: 'missing_required_parameter' },
+  )
 }
 
 function checkSourceIsUnnamed({ source }: TranslationLanguages, isEdit: boolean): void {

@@ -13,12 +13,13 @@ const languages = findLanguages(
   {},
   (token) => 300 + TARGETS.indexOf(token),
 )
+const NO_RULES = { bannedSequences: [], bannedStarts: [], repeatedSequenceLength: 0 }
 const generation = { ...text.generation, decoderStartTokenId: 7 }
 const model = createCompletionModel(
   { ...scriptedEngine(babble, 16), decoderLength: 16 },
   {
     ...text,
-    generation: { bannedSequences: [], bannedStarts: [], repeatedSequenceLength: 0, ...generation },
+    generation: { ...NO_RULES, ...generation },
     ...(languages && { languages }),
   },
 )
@@ -36,6 +37,39 @@ it('begins the source with its target if the model reads it there', async () => 
   const edit = { form: 'edit', input: PROMPT.text, instruction: 'Translate to French' } as const
   const { tokenIds } = await prepareSource(model, edit, { maxTokens: null })
   expect(tokenIds).toEqual([300, ...ids])
+})
+
+it('accepts a source that begins with its target by itself', async () => {
+  const prompt = { form: 'tokenIds', tokenIds: [300, ...ids] } as const
+  expect(await prepareSource(model, prompt, { maxTokens: null })).toMatchObject({
+    tokenIds: [300, ...ids],
+    source: { length: ids.length + 1, startTokenIds: [7] },
+  })
+})
+
+it('begins answers with the target alone if the decoder starts with a language', async () => {
+  const codes = ['fr_XX', 'de_DE']
+  const known = findLanguages(
+    { added_tokens: codes.map((content) => ({ content })), model: { vocab: [] } },
+    {},
+    (token) => 300 + codes.indexOf(token),
+  )
+  const mbart = createCompletionModel(
+    { ...scriptedEngine(babble, 16), decoderLength: 16 },
+    {
+      ...text,
+      generation: { ...NO_RULES, decoderStartTokenId: 301 },
+      ...(known && { languages: known }),
+    },
+  )
+  for (const [target, start] of [
+    [undefined, 301],
+    ['French', 300],
+  ] as const) {
+    const asked = { maxTokens: null, languages: target === undefined ? {} : { target } }
+    const { source } = await prepareSource(mbart, PROMPT, asked)
+    expect(source?.startTokenIds).toEqual([start])
+  }
 })
 
 it.each<[object, object]>([
@@ -62,7 +96,7 @@ it('counts the target among the tokens of a source', async () => {
 it('refuses a model whose files do not name the first token of an answer', () => {
   const engine = { ...scriptedEngine(babble, 16), decoderLength: 16 }
   const { decoderStartTokenId: _, ...rest } = generation
-  const silent = { bannedSequences: [], bannedStarts: [], repeatedSequenceLength: 0, ...rest }
+  const silent = { ...NO_RULES, ...rest }
   expect(() => createCompletionModel(engine, { ...text, generation: silent })).toThrow(
     'decoder_start_token_id',
   )
