@@ -13,6 +13,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 import transformers as tf
+from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import ByteLevelBPETokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -22,7 +23,7 @@ FILES = Path("test/fixtures/tokenizers")
 GOLDEN = Path("test/golden/tokenizer-files.json")
 TEXTS = ["", "Hello world", " two  spaces   here ", "tab\tand\nline\r\nbreak", "Café naïve ÀÉ, e\u0301 und Straße", "１２ ﬁne … full－width ½",
          "don't you've I'LL 's", "10,000 and 3,14 or 7,", "``quoted'' \"text\"", "京都 へ行く カーブ 한국", "Привет 👍🏽 🙂", "x\u200by\u00a0z\u3000w",
-         "a▁b __ -- (c) [d] {e}", "the  <mask> token </s> and <pad>", "[CLS] a [SEP] b [MASK]", "end", "naïve_case camelCase HTTPServer2", " lead", "trail ", "\n", "   ", ">>fra<< Hello world", "\u1112\u1161\u11ab \u1112\u1161"]
+         "a▁b __ -- (c) [d] {e}", "the  <mask> token </s> and <pad>", "[CLS] a [SEP] b [MASK]", "end", "naïve_case camelCase HTTPServer2", " lead", "trail ", "\n", "   ", ">>fra<< Hello world", "MKTAYIAK QRQ<mask>ISFVKSHF", "\u1112\u1161\u11ab \u1112\u1161"]
 CORPUS = [line.strip() for line in """the cat sat on the mat and the dog ran in the house
 hello world this is a small text for a small model of words
 don't you think that we've said it's fine and I'll be there
@@ -46,7 +47,10 @@ def train(name: str, *, kind: str = "unigram", size: int = 190, rule: str | None
         norm = {"normalization_rule_name": rule} if rule else {"normalization_rule_tsv": str(rules)}
         spm.SentencePieceTrainer.train(sentence_iterator=iter(corpus), model_prefix=f"{folder}/m", vocab_size=size, model_type=kind, character_coverage=1.0,
                                        hard_vocab_limit=False, minloglevel=2, num_threads=1, **norm, **options)
-        shutil.copy(f"{folder}/m.model", FILES / name)
+        made = proto.ModelProto.FromString(Path(f"{folder}/m.model").read_bytes())
+        # Paths of this run.
+        made.trainer_spec.model_prefix = made.normalizer_spec.normalization_rule_tsv = ""
+        (FILES / name).write_bytes(made.SerializeToString())
 
 
 def ids(**numbers: int) -> dict[str, int]:
@@ -88,6 +92,7 @@ words = sorted({w for line in CORPUS for w in line.lower().split() if w.isalpha(
 lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789ßé"), "Hello", "##ing", "Hous", "H", "S", "T", "C", "L", "A", "É", "À"]
 (FILES / "vocab.txt").write_text("\n".join(lines) + "\n")
 (FILES / "mpnet-vocab.txt").write_text("\n".join(["<s>", "<pad>", "</s>", "<unk>", *lines[5:], "[UNK]", "<mask>"]) + "\n")
+(FILES / "esm-vocab.txt").write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]))
 # A CLIP vocabulary: letters, letters that end words, merges, two markers.
 letters = sorted(ByteLevel.alphabet())
 merges = ["t h", "th e</w>", "a n", "an d</w>", "o n</w>", "h e", "l l", "he ll", "hell o</w>", "w o", "r l", "e n", "en d</w>", "1 0"]
@@ -150,6 +155,7 @@ CASES = {
     "BERT in lower case with accents": ("DistilBert", {"vocab.txt": "vocab.txt"}, {"do_lower_case": True, "strip_accents": False}, {}),
     "ELECTRA": ("Electra", {"vocab.txt": "vocab.txt"}, {}, {}),
     "MPNet": ("MPNet", {"vocab.txt": "mpnet-vocab.txt"}, {}, {}),
+    "ESM": ("Esm", {"vocab.txt": "esm-vocab.txt"}, {}, {}),
     "ByT5": ("ByT5", {}, {}, {}),
 }
 

@@ -1,6 +1,6 @@
 import { BYTE_CHARACTERS } from '#workers/text/rare-steps.ts'
 
-import { BERT_TEMPLATE, type UsualTokens } from './special-tokens.ts'
+import { BERT_TEMPLATE, specialToken, type UsualTokens } from './special-tokens.ts'
 import {
   byteLevel,
   bytesAfter,
@@ -159,6 +159,18 @@ export const WORD_CLASSES: readonly TokenizerClass[] = [
     },
   },
   {
+    names: 'Esm',
+    modelTypes: 'esm',
+    tokens: {
+      eos_token: '<eos>',
+      unk_token: '<unk>',
+      pad_token: '<pad>',
+      cls_token: '<cls>',
+      mask_token: '<mask>',
+    },
+    build: residues,
+  },
+  {
     names: 'ByT5',
     modelTypes: '',
     tokens: Object.fromEntries(
@@ -220,6 +232,22 @@ async function wordPieces(
     pre_tokenizer: { type: 'BertPreTokenizer' },
     decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
     template,
+  }
+}
+
+/** The residues of a protein, each of which is found in a text by itself. */
+async function residues(folder: TokenizerFolder): Promise<TokenizerParts> {
+  const words = await folder.readWords()
+  return {
+    model: {
+      type: 'WordLevel',
+      unk_token: folder.roles.get('unk_token')?.content,
+      vocab: Object.fromEntries(words.map((word, id) => [word, id])),
+    },
+    pre_tokenizer: { type: 'WhitespaceSplit' },
+    decoder: { type: 'Fuse' },
+    found: words.map((word) => ({ ...specialToken(word, false), normalized: false })),
+    template: ['cls A eos', 'cls A eos B eos'],
   }
 }
 
