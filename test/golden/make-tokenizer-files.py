@@ -155,6 +155,7 @@ CASES = {
     "BERT in lower case with accents": ("DistilBert", {"vocab.txt": "vocab.txt"}, {"do_lower_case": True, "strip_accents": False}, {}),
     "ELECTRA": ("Electra", {"vocab.txt": "vocab.txt"}, {}, {}),
     "MPNet": ("MPNet", {"vocab.txt": "mpnet-vocab.txt"}, {}, {}),
+    "SigLIP": ("Siglip", {"spiece.model": "t5.model"}, {}, {}),
     "ESM": ("Esm", {"vocab.txt": "esm-vocab.txt"}, {}, {}),
     "ByT5": ("ByT5", {}, {}, {}),
 }
@@ -170,8 +171,9 @@ def main() -> None:
             contents = {"tokenizer_config.json": {"tokenizer_class": f"{family}Tokenizer", **config}, **others}
             for own, content in contents.items():
                 (Path(folder) / own).write_text(json.dumps(content))
+            # The original code of SigLIP strips captions; transformers keeps a space before them.
             used = (getattr(tf, f"{family}TokenizerFast", None) or getattr(tf, f"{family}Tokenizer")).from_pretrained(folder)
-            golden["cases"][name] = {"files": files, "contents": contents, "ids": [used.encode(text) for text in TEXTS], "pair": used.encode(TEXTS[1], TEXTS[15])}
+            golden["cases"][name] = {"files": files, "contents": contents, "ids": [used.encode(text.lstrip(" ") if family == "Siglip" else text) for text in TEXTS], "pair": used.encode(TEXTS[1], TEXTS[15])}
     GOLDEN.write_text(json.dumps(golden, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 

@@ -3,6 +3,7 @@ import { modelOfPieces, modelOfVocabulary, type PieceOptions } from './piece-mod
 import type { Piece, SentencePieceModel } from './sentencepiece.ts'
 import { BERT_TEMPLATE, specialToken, type UsualTokens } from './special-tokens.ts'
 import {
+  captionNormalizer,
   debertaNormalizer,
   metaspace,
   normalizers,
@@ -176,6 +177,31 @@ export const PIECE_CLASSES: readonly TokenizerClass[] = [
         model: modelOfVocabulary(model, vocabularyOf(await folder.readIds()), unknownOf(roles)),
         additional: codes.map((code) => `__${code}__`),
         template: [`${language} A eos`, `${language} A B eos`],
+      }
+    },
+  },
+  {
+    names: 'Siglip',
+    modelTypes: 'siglip siglip_text_model',
+    tokens: Object.fromEntries(
+      Object.entries({ ...T5, pad_token: '</s>' }).map(([role, content]) => [
+        role,
+        { content: String(content), lstrip: true, rstrip: true, normalized: false },
+      ]),
+    ),
+    async build(folder) {
+      const model = await folder.readPieces()
+      const { settings, roles } = folder
+      return {
+        model: modelOfVocabulary(
+          model,
+          model.pieces.map(([text]) => text),
+          unknownOf(roles),
+        ),
+        normalizer: captionNormalizer(model, settings.do_lower_case !== false),
+        pre_tokenizer: metaspace('first'),
+        decoder: metaspace('first'),
+        template: ['A eos', 'A eos B eos'],
       }
     },
   },

@@ -35,7 +35,8 @@ export function rolesOf(settings: Json, usual: UsualTokens): Roles {
   for (const role of ROLES) {
     const stated = settings[role]
     const token = stated === undefined ? usual[role] : tokenLike(stated, usual[role])
-    if (token !== undefined) roles.set(role, specialToken(token))
+    if (token === undefined || specialToken(token).content === '') continue
+    roles.set(role, specialToken(token))
   }
   return roles
 }

@@ -61,6 +61,19 @@ export const ownNormalizer = (model: SentencePieceModel): Step =>
     ...(model.removesExtraSpaces ? [replaceAll('^ +| +$', ''), replaceAll(' {2,}', ' ')] : []),
   ])
 
+/** As SigLIP normalizes captions, without the punctuation of ASCII. */
+export const captionNormalizer = (model: SentencePieceModel, lowercases: boolean): Step =>
+  normalizers([
+    replace(MARK, ' '),
+    ...(lowercases ? [{ type: 'Lowercase' }] : []),
+    replaceAll('[!-/:-@\\[-`{-~]', ''),
+    replaceAll('\\s+', ' '),
+    { type: 'Strip', strip_left: true, strip_right: true },
+    ...charsmap(model, true),
+    replaceAll('^ +| +$', ''),
+    replaceAll(' {2,}', ' '),
+  ])
+
 /** As ALBERT, XLNet and RemBERT normalize. */
 export const quotedNormalizer = (
   model: SentencePieceModel,
