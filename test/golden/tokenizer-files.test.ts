@@ -120,7 +120,7 @@ describe('a folder without a tokenizer.json', () => {
       },
     ],
     [
-      'spiece.model cannot be read: a field is broken',
+      'spiece.model cannot be read as a SentencePiece model: a field is broken',
       { files: { 'spiece.model': 'vocab.txt' }, contents: golden.cases.T5?.contents ?? {} },
     ],
   ])('is refused with a sentence: %s', async (sentence, made) => {

@@ -110,7 +110,11 @@ function openFolder(
         try {
           return readSentencePiece(bytes)
         } catch (error) {
-          throw new ModelLoadError(folder, `${name} cannot be read: ${(error as Error).message}`)
+          const { message } = error as Error
+          throw new ModelLoadError(
+            folder,
+            `${name} cannot be read as a SentencePiece model: ${message}`,
+          )
         }
       }
       throw missing(folder, only ?? PIECE_FILES.join(' or '))
