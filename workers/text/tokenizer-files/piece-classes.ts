@@ -174,7 +174,11 @@ export const PIECE_CLASSES: readonly TokenizerClass[] = [
       const language = `__${languageOf(settings, 'en')}__`
       return {
         ...ownSteps(model),
-        model: modelOfVocabulary(model, vocabularyOf(await folder.readIds()), unknownOf(roles)),
+        model: await modelOfVocabulary(
+          model,
+          vocabularyOf(await folder.readIds()),
+          unknownOf(roles),
+        ),
         additional: codes.map((code) => `__${code}__`),
         template: [`${language} A eos`, `${language} A B eos`],
       }
@@ -193,7 +197,7 @@ export const PIECE_CLASSES: readonly TokenizerClass[] = [
       const model = await folder.readPieces()
       const { settings, roles } = folder
       return {
-        model: modelOfVocabulary(
+        model: await modelOfVocabulary(
           model,
           model.pieces.map(([text]) => text),
           unknownOf(roles),
@@ -218,7 +222,7 @@ export const PIECE_CLASSES: readonly TokenizerClass[] = [
       const vocabulary = vocabularyOf(await folder.readIds())
       return {
         ...ownSteps(model),
-        model: modelOfVocabulary(model, vocabulary, unknownOf(roles)),
+        model: await modelOfVocabulary(model, vocabulary, unknownOf(roles)),
         found: vocabulary
           .filter((token) => /^>>.+<<$/.test(token))
           .map((token) => ({ ...specialToken(token, false), normalized: false })),
@@ -243,7 +247,7 @@ function row(names: string, modelTypes: string, tokens: UsualTokens, rules: Rule
         decoder: steps,
         found: piecesFound(model),
         ...own,
-        model: modelOfPieces(model, own),
+        model: await modelOfPieces(model, own),
       }
     },
   }

@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import type { Piece, SentencePieceModel } from './sentencepiece.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -13,10 +15,10 @@ export interface PieceOptions {
 }
 
 /** The `model` of a `tokenizer.json` that splits as a SentencePiece model does. */
-export function modelOfPieces(
+export async function modelOfPieces(
   { pieces: own, algorithm, unknownId: ownUnknownId, unknownPiece }: SentencePieceModel,
   { pieces = own, unknownId = ownUnknownId, byteFallback = false, parts = [] }: PieceOptions = {},
-): Json {
+): Promise<Json> {
   if (algorithm === 'unigram') {
     if (pieces[unknownId] === undefined) throw new Error('it has no piece for unknown characters')
     return { type: 'Unigram', unk_id: unknownId, vocab: pieces, byte_fallback: byteFallback }
@@ -27,7 +29,7 @@ export function modelOfPieces(
     fuse_unk: true,
     byte_fallback: byteFallback,
     vocab: Object.fromEntries(pieces.map(([text], id) => [text, id])),
-    merges: mergesOf(own, pieces, parts),
+    merges: await mergesOf(own, pieces, parts),
   }
 }
 
@@ -35,11 +37,11 @@ export function modelOfPieces(
  * A vocabulary of its own beside a SentencePiece model, as Marian and M2M100 have: texts are split
  * into the model's pieces, and those that the vocabulary lacks are unknown.
  */
-export function modelOfVocabulary(
+export async function modelOfVocabulary(
   model: SentencePieceModel,
   vocabulary: readonly string[],
   unknownToken: string,
-): Json {
+): Promise<Json> {
   const unknownId = vocabulary.indexOf(unknownToken)
   if (unknownId < 0) throw new Error(`the vocabulary has no ${unknownToken}`)
   const known = new Set(vocabulary)
@@ -54,7 +56,7 @@ export function modelOfVocabulary(
     return { type: 'Unigram', unk_id: unknownId, vocab, byte_fallback: false, unmapped }
   }
   return {
-    ...modelOfPieces(model),
+    ...(await modelOfPieces(model)),
     unk_token: unknownToken,
     vocab: Object.fromEntries(vocabulary.map((text, id) => [text, id])),
     unmapped,
@@ -62,31 +64,41 @@ export function modelOfVocabulary(
 }
 
 const SPLITS_MAX = 16_000_000 // some 2,000,000 for the vocabulary of Gemma
+/** The event loop serves other models after so many pieces. */
+const PIECES_PER_TURN = 2000
 
 /**
  * The merges of a vocabulary of pieces: each pair of pieces that makes up another one, those of
  * likelier pieces first.
  */
-function mergesOf(
+async function mergesOf(
   own: readonly Piece[],
   pieces: readonly Piece[],
   parts: readonly (readonly [string, number])[],
-): readonly (readonly [string, string])[] {
+): Promise<readonly (readonly [string, string])[]> {
   const ids = new Map([...own.map(([text], id) => [text, id] as const), ...parts])
-  const merges: Merge[] = []
+  const merges: Merge['parts'][] = []
+  // Merges of one score, each piece's in the order of their ids.
+  let equal: Merge[] = []
+  const flush = (): void => {
+    // As by Python's stable sort in reverse.
+    equal.sort((a, b) => b.lengths[0] - a.lengths[0] || b.lengths[1] - a.lengths[1])
+    for (const merge of equal) merges.push(merge.parts)
+    equal = []
+  }
   let splits = 0
-  for (const [text, score] of new Map(pieces)) {
+  const likeliestFirst = [...new Map(pieces)].sort(([, a], [, b]) => b - a)
+  for (const [index, [text, score]] of likeliestFirst.entries()) {
     splits += text.length
     if (splits > SPLITS_MAX) throw new Error('its pieces are too long')
-    const found = splitsOf(text, score, ids)
+    if (index % PIECES_PER_TURN === 0) await setImmediate()
+    if (score !== likeliestFirst[index - 1]?.[1]) flush()
+    const found = splitsOf(text, ids)
     if (found.length > 1) found.sort((a, b) => a.ids[0] - b.ids[0] || a.ids[1] - b.ids[1])
-    for (const merge of found) merges.push(merge)
+    equal.push(...found)
   }
-  // As by Python's stable sort in reverse.
-  merges.sort(
-    (a, b) => b.score - a.score || b.lengths[0] - a.lengths[0] || b.lengths[1] - a.lengths[1],
-  )
-  return merges.map(({ parts: pair }) => pair)
+  flush()
+  return merges
 }
 
 interface Merge {
@@ -94,11 +106,10 @@ interface Merge {
   readonly ids: readonly [number, number]
   /** In characters. */
   readonly lengths: readonly [number, number]
-  readonly score: number
 }
 
 /** The pairs of pieces that make up a text. */
-function splitsOf(text: string, score: number, ids: ReadonlyMap<string, number>): Merge[] {
+function splitsOf(text: string, ids: ReadonlyMap<string, number>): Merge[] {
   const found: { at: number; lengths: number; ids: [number, number] }[] = []
   let characters = 1
   for (let at = 1; at < text.length; at += 1) {
@@ -115,6 +126,5 @@ function splitsOf(text: string, score: number, ids: ReadonlyMap<string, number>)
     parts: [text.slice(0, at), text.slice(at)],
     ids: pair,
     lengths: [lengths, characters - lengths],
-    score,
   }))
 }

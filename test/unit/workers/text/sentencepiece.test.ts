@@ -42,11 +42,11 @@ it.each<[string, readonly Uint8Array[]]>([
   expect(() => model(...parts)).toThrow(sentence)
 })
 
-it('orders merges by their scores, then by the lengths of their parts', () => {
+it('orders merges by their scores, then by the lengths of their parts', async () => {
   const pieces = ['<unk>', 'a', 'b', '😀', 'ab', 'ba', 'aba', 'a😀'].map((text, id) =>
     piece(text, text === 'ba' ? -1 : -id),
   )
-  expect(modelOfPieces(model(...pieces, trainer(2))).merges).toEqual([
+  expect((await modelOfPieces(model(...pieces, trainer(2)))).merges).toEqual([
     ['b', 'a'],
     ['a', 'b'],
     ['ab', 'a'],
@@ -55,9 +55,9 @@ it('orders merges by their scores, then by the lengths of their parts', () => {
   ])
 })
 
-it('marks pieces outside a vocabulary, and tokens that no text has', () => {
+it('marks pieces outside a vocabulary, and tokens that no text has', async () => {
   const read = model(piece('<unk>', 0, 2), piece('a', -1), piece('b', -2))
-  expect(modelOfVocabulary(read, ['<unk>', 'b', 'c'], '<unk>')).toMatchObject({
+  expect(await modelOfVocabulary(read, ['<unk>', 'b', 'c'], '<unk>')).toMatchObject({
     unk_id: 0,
     vocab: [
       ['<unk>', -Infinity],
@@ -66,5 +66,7 @@ it('marks pieces outside a vocabulary, and tokens that no text has', () => {
     ],
     unmapped: [['a', -1]],
   })
-  expect(() => modelOfVocabulary(read, ['a'], '<unk>')).toThrow('the vocabulary has no <unk>')
+  await expect(modelOfVocabulary(read, ['a'], '<unk>')).rejects.toThrow(
+    'the vocabulary has no <unk>',
+  )
 })
