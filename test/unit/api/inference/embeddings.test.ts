@@ -216,7 +216,12 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
   [{ input: [{ text: 'a' }, { text: '' }] }, 'input[1].text', 'empty_string', /./],
   [{ input: [{ image: 'aGk=' }] }, 'input[0].image', 'unsupported_value', /is none of them/],
   [{ input: [{ audio: 'aGk=' }] }, 'input[0].audio', 'unknown_parameter', /./],
-  [{ messages: [{ role: 'user', content: 'a' }] }, 'messages', 'unsupported_parameter', /as 'input'/],
+  [
+    { messages: [{ role: 'user', content: 'a' }] },
+    'messages',
+    'unsupported_parameter',
+    /as 'input'/,
+  ],
   [
     { encoding_format: 'md5' },
     'encoding_format',
