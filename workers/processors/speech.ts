@@ -32,7 +32,8 @@ export async function processSpeech(
   const { voices, encoder } = model
   const begunMs = clock.now()
   const format = chooseFormat(encoder, input.format)
-  const utterances = await utterancesOf(voices, input, yieldToEventLoop(clock))
+  const share = yieldToEventLoop(clock)
+  const utterances = await utterancesOf(voices, input, share)
   const promptTokens = utterances.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   reply.started(promptTokens, { speechFormat: format })
   const preparedMs = clock.now()
@@ -44,7 +45,11 @@ export async function processSpeech(
       const wave = await voices.speak(utterance, signal)
       spoken.sentences += 1
       spoken.samples += wave.length
-      yield wave
+      // The encoder computes a second of speech at a time; a slow sentence has a minute.
+      for (let at = 0; at < wave.length; at += sampleRate) {
+        await share()
+        yield wave.subarray(at, at + sampleRate)
+      }
     }
   }
   let offset = 0

@@ -94,7 +94,9 @@ function wavHeader(rate: number): Buffer {
 
 function to16Bit(samples: Float32Array): Buffer {
   const bytes = Buffer.allocUnsafe(2 * samples.length)
-  for (const [index, sample] of samples.entries()) {
+  // An iterator of entries would allocate an object per sample.
+  for (let index = 0; index < samples.length; index++) {
+    const sample = samples[index] as number
     bytes.writeInt16LE(Math.round(Math.max(-1, Math.min(1, sample)) * 32_767), 2 * index)
   }
   return bytes

@@ -70,11 +70,11 @@ export async function runTraining(
   input: TrainingInput,
   tools: TrainingTools,
 ): Promise<TrainingResult> {
-  const { storage, signal, onStart } = tools
+  const { storage, signal, yieldNow, onStart } = tools
   const shape = settleRank(input.hyperparameters)
   // An operator without a gradient refuses the job before a file is read.
   const { graph, file } = await readTrainingGraph(base, shape)
-  const reading = { text: base.text, tokensMax: base.tokensMax, signal }
+  const reading = { text: base.text, tokensMax: base.tokensMax, signal, yieldNow }
   const training = await readExamples(storage, input.examplesKey, reading)
   const validation =
     input.validationKey === null

@@ -36,7 +36,13 @@ export async function readExamples(
     text,
     tokensMax,
     signal,
-  }: { readonly text: TextModel; readonly tokensMax: number; readonly signal: AbortSignal },
+    yieldNow,
+  }: {
+    readonly text: TextModel
+    readonly tokensMax: number
+    readonly signal: AbortSignal
+    readonly yieldNow: () => Promise<void>
+  },
 ): Promise<TokenizedFile> {
   const { body, totalBytes } = await storage.get(key)
   if (totalBytes > FILE_BYTES_MAX) {
@@ -49,6 +55,8 @@ export async function readExamples(
   for await (const json of createInterface({ input: body })) {
     line += 1
     if (json.trim() === '') continue
+    // Lines that were read together follow each other without a turn of the event loop.
+    await yieldNow()
     signal.throwIfAborted()
     digest.update(json)
     const found = await tokenizeExample(text, parse(json, line), { line, tokensMax })

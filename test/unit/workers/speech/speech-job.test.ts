@@ -8,6 +8,7 @@ import { systemClock } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { SpeechAudio, SpeechInput } from '#shared/contracts/speech.ts'
 import { CancelledError } from '#shared/errors.ts'
+import { countTurns } from '#test/support/turns.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import type { JobReplies } from '#workers/processors/processor-row.ts'
 import { processSpeech } from '#workers/processors/speech.ts'
@@ -85,6 +86,14 @@ describe('a text', () => {
   it('is 24 kHz without a header as pcm', async () => {
     const { bytes, seconds } = await speak({ format: 'pcm', text: 'The quick fox.' })
     expect(bytes.length / 2 / 24_000).toBeCloseTo(seconds, 2)
+  })
+
+  it('lets the event loop turn while a long sentence is encoded', async () => {
+    const wave = new Float32Array(60 * piper.sampleRate).fill(0.25)
+    const turns = countTurns()
+    const { bytes } = await speak({ format: 'pcm' }, { ...piper, speak: async () => wave })
+    expect(turns.end()).toBeGreaterThan(20)
+    expect(bytes.length / 2).toBe(120.2 * 24_000)
   })
 
   it('is shorter when spoken faster, and differs by the voice', async () => {

@@ -1,6 +1,7 @@
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
@@ -9,6 +10,7 @@ import type { TrainingProgress, TrainingResult } from '#shared/contracts/trainin
 import { CancelledError } from '#shared/errors.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { readObject } from '#shared/storage/object-store.ts'
+import { countTurns } from '#test/support/turns.ts'
 import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { readPeftAdapter } from '#workers/adapters/peft-files.ts'
 import type { JobReplies } from '#workers/processors/processor-row.ts'
@@ -16,6 +18,7 @@ import { processTraining } from '#workers/processors/training.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 import { tokenizeExample } from '#workers/training/examples.ts'
+import { readExamples } from '#workers/training/training-files.ts'
 
 const EPOCHS = 4
 const STEPS = 8
@@ -97,6 +100,20 @@ async function run(
 }
 
 describe('a training job', () => {
+  it('lets the event loop turn while it reads a file of many lines', async () => {
+    const storage = openDirectoryStore(join(folder, 'many'))
+    await storage.put('many.jsonl', Buffer.from(Array(2000).fill(EXAMPLES[0]).join('\n')))
+    const turns = countTurns()
+    const { statistics } = await readExamples(storage, 'many.jsonl', {
+      text: await loadTextModel(join(MODELS, 'llama-in-place'), systemClock),
+      tokensMax: 64,
+      signal: new AbortController().signal,
+      yieldNow: () => setImmediate(),
+    })
+    expect(turns.end()).toBeGreaterThan(2000)
+    expect(statistics.examples).toBe(2000)
+  })
+
   it('continues on another worker with the losses and the adapter of an uninterrupted run', async () => {
     expect(whole.error).toBeUndefined()
     expect(whole.progress.map(({ step }) => step)).toEqual(
