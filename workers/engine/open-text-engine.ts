@@ -68,8 +68,6 @@ export interface TextEngineOptions {
   readonly memoryBytes?: number
   /** Tokens of a prompt per run. */
   readonly prefillChunk?: number
-  /** Sequences that may wait for a slot. */
-  readonly waitingMax?: number
   readonly intraOpThreads?: number
   readonly executionProvider?: ExecutionProvider
   /** The location of the cache; by default the execution provider's device. */
@@ -201,7 +199,7 @@ function openPair(
       ...(executionProvider && { executionProvider }),
       ...(intraOpThreads !== undefined && { intraOpThreads }),
     },
-    waitingMax: options.waitingMax ?? WAITING_MAX,
+    waitingMax: WAITING_MAX,
     contextLength: Math.min(
       contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? SOURCE_TOKENS_MAX,
@@ -283,7 +281,7 @@ async function assemble(options: TextEngineOptions, decoder: LoadedDecoder): Pro
     batchesPrompts: batchesPrompts(graph, runLengths),
     draftMax,
     ...(shortTextMax !== undefined && { shortTextMax }),
-    waitingMax: options.waitingMax ?? WAITING_MAX,
+    waitingMax: WAITING_MAX,
   })
   return {
     contextLength,

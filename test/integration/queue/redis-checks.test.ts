@@ -7,9 +7,10 @@ import { expect, it, onTestFinished } from 'vitest'
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { systemClock } from '#shared/clock.ts'
 import { Dependencies } from '#shared/dependencies.ts'
+import type { Logger } from '#shared/logger.ts'
 import { redisChecks } from '#shared/queue/checks.ts'
 import { openRedis } from '#shared/queue/connection.ts'
-import { log } from '#test/support/queue.ts'
+import { log, startRedis as startPrivateRedis } from '#test/support/queue.ts'
 
 it('advises to raise maxmemory only if Redis is reachable and full', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-redis-checks-'))
@@ -33,4 +34,23 @@ it('advises to raise maxmemory only if Redis is reachable and full', async () =>
   for (const name of ['redis', 'redis_writes']) {
     expect(await adviceOf(name)).toBe('check REDIS_URL and that Redis runs')
   }
+})
+
+it('logs an outage of Redis once, however often the connection is tried again', async () => {
+  const server = await startPrivateRedis()
+  onTestFinished(() => server.close())
+  const warnings: unknown[] = []
+  const warn = (fields: unknown) => warnings.push(fields)
+  const redis = await openRedis(server.url, 'worker', { ...log, warn } as unknown as Logger)
+  onTestFinished(() => redis.disconnect())
+  let attempts = 0
+  redis.on('error', () => {
+    attempts += 1
+  })
+  await server.kill()
+  await expect
+    .poll(() => attempts, { timeout: 10_000 })
+    .toBeGreaterThan(3)
+    .finally(() => server.start())
+  expect(warnings).toMatchObject([{ operation: 'redis.connect', role: 'worker' }])
 })
