@@ -364,9 +364,12 @@ describe('Prefer: respond-async', () => {
       { model: 'tiny-embed', input: 'x' },
       { 'x-millrace-not-before': soon, 'x-millrace-metadata': '{"run":"later"}' },
     )
-    const query = new URLSearchParams({ status: 'queued', metadata: '{"run":"later"}' })
-    const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }
-    expect(list.data.map(({ id }) => id)).toEqual([job.id])
+    const queued = async (run: string) => {
+      const query = new URLSearchParams({ status: 'queued', metadata: JSON.stringify({ run }) })
+      const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }
+      return list.data.map(({ id }) => id)
+    }
+    expect([await queued('later'), await queued('never')]).toEqual([[job.id], []])
     expect((await call(`/jobs?metadata=${encodeURIComponent('{"run":1}')}`)).status).toBe(400)
     expect((await call(`/jobs/${job.id}/result`)).status).toBe(409)
     const prioritize = async (priority: string) => {
