@@ -1,15 +1,21 @@
+import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
 import type { BackgroundJobs, JobOwner } from '#api/jobs/background-jobs.ts'
 import { requireUncountedCaller } from '#api/limits/own-limits.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
-import { type Caller, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
+import {
+  answerHeadOf,
+  type Caller,
+  callerOf,
+  mayUseModel,
+  noSuchModel,
+} from '#api/v1/request-context.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { TuningConfig } from '#shared/config/limits.ts'
 import type { RequestedHyperparameters, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { randomId } from '#shared/ids.ts'
 
 import type { CREATE_BODY, FINE_TUNE_BODY } from './schemas.ts'
 import { JOBS_KEPT_MAX } from './tuning-limits.ts'
@@ -126,12 +132,34 @@ function requestedOf(fields: {
 
 /** Stores a job and starts its first run, which checks the files. */
 export async function createTuningJob(
-  caller: Caller,
+  request: FastifyRequest,
   services: CreateServices,
   wanted: TuningRequest,
 ): Promise<TuningJobRow> {
-  const { tuning, limits } = services
+  const { tuning, clock } = services
+  const caller = callerOf(request)
   requireUncountedCaller(caller, 'fine-tuning jobs')
+  const id = answerHeadOf(request, clock).newId('ftjob-')
+  // A process that died may have created the job of this Idempotency-Key, with its run or without.
+  const isRepeatable = request.context.durable !== undefined
+  const earlier = isRepeatable && (await tuning.find(caller.organizationId, id))
+  if (earlier && earlier.status !== 'validating_files') return earlier
+  const job = earlier || (await insertJob(caller, services, { ...wanted, id }))
+  try {
+    await startRun(caller, services, { ...job, isRepeatable })
+  } catch (error) {
+    await tuning.cancel(job.id)
+    throw error
+  }
+  return job
+}
+
+async function insertJob(
+  caller: Caller,
+  services: CreateServices,
+  wanted: TuningRequest & Pick<TuningJobRow, 'id'>,
+): Promise<TuningJobRow> {
+  const { tuning, limits } = services
   const { organizationId, apiKeyId, userId, modelIds } = caller
   const base = tunableModel(caller, services.catalogue, wanted.model)
   const { nEpochs } = wanted.hyperparameters
@@ -146,7 +174,7 @@ export async function createTuningJob(
   const { trainingFile, validationFile } = wanted
   const job = await tuning.create(
     {
-      id: randomId('ftjob-'),
+      id: wanted.id,
       organizationId,
       model: base.id,
       trainingFile,
@@ -167,12 +195,6 @@ export async function createTuningJob(
   if (job === 'openMax') throw tooManyJobs(limits.jobsMax)
   if (job === 'keptMax') throw tooManyKept()
   if (job === 'tunedMax') throw tooManyModels(limits.modelsMax)
-  try {
-    await startRun(caller, services, job)
-  } catch (error) {
-    await tuning.cancel(job.id)
-    throw error
-  }
   return job
 }
 
@@ -180,11 +202,12 @@ export async function createTuningJob(
 export async function startRun(
   owner: JobOwner,
   { background, clock, limits }: Pick<CreateServices, 'background' | 'clock' | 'limits'>,
-  job: TuningJobRow,
+  job: TuningJobRow & { readonly isRepeatable?: boolean },
 ): Promise<void> {
   const createdAtMs = clock.now()
   await background.create(owner, {
     id: runIdOf(job),
+    isRepeatable: job.isRepeatable ?? false,
     endpoint: runPathOf(job.id),
     createdAtMs,
     body: Buffer.from(JSON.stringify({ run: job.run })),

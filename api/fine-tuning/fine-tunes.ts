@@ -37,7 +37,7 @@ export function registerFineTunes(
 
   app.post('/fine-tunes', { schema: CREATE_FINE_TUNE, config: SCOPE }, async (request) => {
     const wanted = requestedByFineTune(request.body as Static<typeof FINE_TUNE_BODY>)
-    return present(await createTuningJob(callerOf(request), services, wanted))
+    return present(await createTuningJob(request, services, wanted))
   })
 
   app.get('/fine-tunes', { schema: LIST_FINE_TUNES, config: SCOPE }, async (request) => {

@@ -58,7 +58,7 @@ function registerJobs(app: FastifyInstance, services: TuningServices): void {
   const { tuning } = services
   app.post('/fine_tuning/jobs', { schema: CREATE, config: SCOPE }, async (request) => {
     const wanted = requestedByJob(request.body as Static<typeof CREATE_BODY>)
-    return presentTuningJob(await createTuningJob(callerOf(request), services, wanted))
+    return presentTuningJob(await createTuningJob(request, services, wanted))
   })
 
   app.get('/fine_tuning/jobs', { schema: LIST, config: SCOPE }, async (request) => {

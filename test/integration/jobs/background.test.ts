@@ -266,17 +266,23 @@ describe('a response in the background whose API process is killed', () => {
 })
 
 describe('work in the background whose API process is killed before it answers', () => {
-  const upload = async () => {
+  const uploadLines = async () => {
     const line = { custom_id: '1', method: 'POST', url: '/v1/responses', body: QUESTION }
     const file = new File([JSON.stringify(line)], 'lines.jsonl')
     const { id } = await client.files.create({ file, purpose: 'batch' })
     return { input_file_id: id, endpoint: '/v1/responses', completion_window: '24h' }
   }
+  const uploadExamples = async () => {
+    const file = new File([JSON.stringify({ prompt: 'a', completion: 'b' })], 'examples.jsonl')
+    const { id } = await client.files.create({ file, purpose: 'fine-tune' })
+    return { model: 'tiny-chat', training_file: id }
+  }
 
   it.each<[string, string, () => object | Promise<object>]>([
     ['/responses', '/jobs', () => ({ ...QUESTION, background: true })],
     ['/embeddings', '/jobs', () => ({ model: 'tiny-embed', input: 'one' })],
-    ['/batches', '/batches', upload],
+    ['/batches', '/batches', uploadLines],
+    ['/fine_tuning/jobs', '/fine_tuning/jobs', uploadExamples],
   ])('is that of the next request under its Idempotency-Key: %s', async (path, list, make) => {
     const headers = { 'idempotency-key': randomUUID(), prefer: 'respond-async' }
     const body = JSON.stringify(await make())

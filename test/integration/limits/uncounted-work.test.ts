@@ -36,7 +36,7 @@ it('callers whose limits count requests start no work that runs without one', as
           background.createStored(callerOf(request), option),
         )
         app.post('/tuning', { config: { scope: 'fine_tuning' } }, (request) =>
-          createTuningJob(callerOf(request), untouched, untouched),
+          createTuningJob(request, untouched, untouched),
         )
       },
     ],
