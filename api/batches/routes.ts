@@ -83,12 +83,12 @@ async function create(services: BatchServices, request: FastifyRequest): Promise
   const caller = callerOf(request)
   const { organizationId, modelIds, apiKeyId, userId } = caller
   const body = request.body as Static<typeof CREATE_BODY>
+  requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
+  requireUncountedCaller(caller, 'batches')
   const id = answerHeadOf(request, clock).newId('batch_')
   // A process that died may have created the batch of this Idempotency-Key.
   const earlier = request.context.durable && (await batches.find(organizationId, id))
   if (earlier) return presentBatch(earlier)
-  requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
-  requireUncountedCaller(caller, 'batches')
   checkMetadata(body.metadata)
   await mustHaveRoom(services, organizationId)
   const batch = await batches.create(
