@@ -49,7 +49,7 @@ ${LEAVE}
 
 describe('A port that a launcher chose', () => {
   it('is not chosen by another launcher until it is released', async () => {
-    const port = await findFreePort()
+    const port = 100_000 + process.pid
     const release = await claimPortNumber(port)
     expect(release).toBeDefined()
     // Elsewhere there are no such names, and no other process is kept away.
@@ -58,6 +58,10 @@ describe('A port that a launcher chose', () => {
     const again = await claimPortNumber(port)
     expect(again).toBeDefined()
     await again?.()
+  })
+
+  it.runIf(process.platform === 'linux')('is its own when it is found free', async () => {
+    expect(await claimPortNumber(await findFreePort())).toBeUndefined()
   })
 })
 
