@@ -273,7 +273,7 @@ describe('work in the background whose API process is killed before it answers',
     return { input_file_id: id, endpoint: '/v1/responses', completion_window: '24h' }
   }
   const uploadExamples = async () => {
-    const file = new File([JSON.stringify({ prompt: 'a', completion: 'b' })], 'examples.jsonl')
+    const file = new File(['{"prompt":"a","completion":"b"}'], 'examples.jsonl')
     const { id } = await client.files.create({ file, purpose: 'fine-tune' })
     return { model: 'tiny-chat', training_file: id }
   }
@@ -288,12 +288,10 @@ describe('work in the background whose API process is killed before it answers',
     const body = JSON.stringify(await make())
     const post = async () => {
       const answer = await call(path, { method: 'POST', body, headers })
-      return { answer, id: ((await answer.json()) as { id: string }).id }
+      return { answer, ...((await answer.json()) as { id: string }) }
     }
-    const count = async () => {
-      const { data } = (await (await call(`${list}?limit=100`)).json()) as { data: object[] }
-      return data.length
-    }
+    const count = async () =>
+      ((await (await call(`${list}?limit=100`)).json()) as { data: object[] }).data.length
     const first = await post()
     const before = await count()
     const redis = new Redis(inject('redisUrl'))
