@@ -32,7 +32,11 @@ const QUEUES = {
     },
     {
       label: 'State',
-      show: (row) => (row.is_paused ? { text: 'paused', tone: 'warn' } : 'running'),
+      show: ({ is_paused: isPaused }) => {
+        // While its Redis is away, nothing is known of the queue.
+        if (isPaused === null) return { text: 'unknown', tone: 'bad' }
+        return isPaused ? { text: 'paused', tone: 'warn' } : 'running'
+      },
     },
     { label: 'Waiting', isNumber: true, show: (row) => number(row.waiting) },
     { label: 'Active', isNumber: true, show: (row) => number(row.active) },
@@ -43,7 +47,7 @@ const QUEUES = {
       role: operator,
       method: 'POST',
       path: ({ name }) => `queues/${part(name)}/pause`,
-      isOffered: (row) => !row.is_paused,
+      isOffered: (row) => row.is_paused === false,
       question: 'Running jobs end; no other starts until the queue is resumed.',
       done: 'The queue is paused.',
     },
@@ -52,7 +56,7 @@ const QUEUES = {
       role: operator,
       method: 'POST',
       path: ({ name }) => `queues/${part(name)}/resume`,
-      isOffered: (row) => row.is_paused,
+      isOffered: (row) => row.is_paused === true,
       question: 'Waiting jobs start again.',
       done: 'The queue is resumed.',
     },
