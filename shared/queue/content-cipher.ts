@@ -3,7 +3,9 @@ import {
   createDecipheriv,
   createHash,
   createHmac,
+  createSecretKey,
   hkdfSync,
+  type KeyObject,
   randomBytes,
 } from 'node:crypto'
 
@@ -27,7 +29,7 @@ const READ_KEYS_MAX = 1000
 interface InstallationKey {
   readonly id: Buffer
   readonly secret: string
-  readonly digestKey: Buffer
+  readonly digestKey: KeyObject
 }
 
 /**
@@ -42,15 +44,15 @@ interface InstallationKey {
 export class ContentCipher {
   readonly #keys: readonly InstallationKey[]
   readonly #header: Buffer
-  readonly #writeKey: Buffer
-  readonly #readKeys = new Map<string, Buffer>()
+  readonly #writeKey: KeyObject
+  readonly #readKeys = new Map<string, KeyObject>()
   #counter = 0
 
   constructor(secrets: readonly string[]) {
     this.#keys = secrets.map((secret) => ({
       id: idOf(secret),
       secret,
-      digestKey: Buffer.from(hkdfSync('sha256', secret, '', 'millrace digests', KEY_BYTES)),
+      digestKey: derivedKey(secret, '', 'millrace digests'),
     }))
     const [first] = this.#keys
     if (first === undefined) throw new Error('a cipher needs at least one secret')
@@ -91,7 +93,7 @@ export class ContentCipher {
     )
   }
 
-  #readKey(id: Buffer, salt: Buffer): Buffer {
+  #readKey(id: Buffer, salt: Buffer): KeyObject {
     const name = Buffer.concat([id, salt]).toString('latin1')
     const known = this.#readKeys.get(name)
     if (known !== undefined) return known
@@ -141,8 +143,13 @@ function idOf(secret: string): Buffer {
     .subarray(0, KEY_ID_BYTES)
 }
 
-function messageKey(secret: string, salt: Buffer): Buffer {
-  return Buffer.from(hkdfSync('sha256', secret, salt, 'millrace content in redis', KEY_BYTES))
+function messageKey(secret: string, salt: Buffer): KeyObject {
+  return derivedKey(secret, salt, 'millrace content in redis')
+}
+
+/** A key as an object: Node takes four times as long to encrypt a token with its bytes. */
+function derivedKey(secret: string, salt: string | Buffer, purpose: string): KeyObject {
+  return createSecretKey(Buffer.from(hkdfSync('sha256', secret, salt, purpose, KEY_BYTES)))
 }
 
 function nonceOf(counter: Buffer): Buffer {
