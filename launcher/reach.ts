@@ -35,7 +35,7 @@ export async function reachRedis(
   await waitUntil(() => greetRedis(redisUrl, setting), { timeoutMs: REDIS_TIMEOUT_MS })
   const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
   try {
-    await checkRedis(redis)
+    await checkRedis(redis, setting)
   } finally {
     redis.disconnect()
   }

@@ -3,7 +3,7 @@ import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue
 import type { QueueKind } from '#shared/contracts/job.ts'
 import type { DependencyState } from '#shared/dependencies.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
-import { readDepth, readOldestWaitMs } from '#shared/queue/depth.ts'
+import { readDepth, readOldestWaitMs, waitingOf } from '#shared/queue/depth.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
@@ -138,7 +138,7 @@ async function readQueue(
     kind,
     modelId: id,
     oldestWaitMs,
-    waiting: counts && counts.prioritized + counts.waiting + counts.delayed,
+    waiting: counts && waitingOf(counts),
     running: counts?.active,
     failedLastHour: known.incidents.errors
       .filter(({ modelId, kind: error }) => modelId === id && ERROR_KINDS[error].status >= 500)

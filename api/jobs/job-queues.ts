@@ -64,8 +64,8 @@ export class JobQueues implements Submitter {
     return this.#opened[redisIndexOf(this.#servers, kind, modelId)] as OpenQueueRedis
   }
 
-  /** The servers beside the first one, with their connections. */
-  get others(): readonly (QueueRedis & OpenQueueRedis)[] {
+  /** Every server beside the first one, with its connection. */
+  get further(): readonly (QueueRedis & OpenQueueRedis)[] {
     return this.#opened
       .map((opened, index) => ({ ...(this.#servers[index] as QueueRedis), ...opened }))
       .slice(1)
@@ -140,8 +140,7 @@ async function openServer(
     const reader = await openRedis(redisUrl, 'reader', log)
     return { redis, keys, ...(await openSubmitter({ ...options, redis, reader, keys })) }
   }
-  const own = await connectQueueRedis(redisUrl, 'producer', log)
-  const reader = await connectQueueRedis(redisUrl, 'reader', log)
+  const [own, reader] = await connectQueueRedis(redisUrl, ['producer', 'reader'], log)
   try {
     const main = { redis, keys: first.keys }
     const submitter = await openSubmitter({ ...options, redis: own, reader, keys, main })

@@ -215,7 +215,7 @@ function openDependencies({
       check: () => requireWrites(database.pool),
     },
     ...redisChecks(redis, config.infra),
-    ...submitter.others.flatMap((server) => redisChecks(server.redis, server)),
+    ...submitter.further.flatMap((server) => redisChecks(server.redis, server)),
     storageCheck(store),
   ]
   const { replica } = lists

@@ -147,38 +147,44 @@ function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
 const AWAY_MS = 2000
 
 /**
- * Begins a connection to a Redis with the queues of some models. If it answers, it is checked as
- * `checkRedis` does; if it is away, a warning is logged, and the connection is usable later.
+ * Begins the connections to a Redis with the queues of some models. If it answers, it is checked as
+ * `checkRedis` does; if it is away, a warning is logged, and they are usable later.
  */
-export async function connectQueueRedis(
+export async function connectQueueRedis<const Roles extends readonly ConnectionRole[]>(
   url: string,
-  role: ConnectionRole,
+  roles: Roles,
   log: Logger,
-): Promise<Redis> {
-  const { redis, ready } = connectRedis(url, role, log, QUEUE_REDIS_SETTING)
-  const isReady = await ready(AWAY_MS).then(
+): Promise<{ [Index in keyof Roles]: Redis }> {
+  const connecting = roles.map((role) => connectRedis(url, role, log, QUEUE_REDIS_SETTING))
+  const clients = connecting.map(({ redis }) => redis)
+  const isReady = await Promise.all(connecting.map(({ ready }) => ready(AWAY_MS))).then(
     () => true,
     (error: Error) => {
-      log.warn({ operation: 'redis.connect', role, reason: error.message }, 'its queues must wait')
+      log.warn({ operation: 'redis.connect', reason: error.message }, 'its queues must wait')
       return false
     },
   )
-  if (!isReady) return redis
-  return checkRedis(redis).then(
-    () => redis,
-    (error: unknown) => {
-      redis.disconnect()
-      throw error
-    },
-  )
+  try {
+    const [first] = clients
+    if (isReady && first !== undefined) await checkRedis(first, QUEUE_REDIS_SETTING)
+  } catch (error) {
+    for (const client of clients) client.disconnect()
+    throw error
+  }
+  return clients as { [Index in keyof Roles]: Redis }
 }
 
-/** Refuses a Redis that is too old, may drop jobs, or cannot be written. */
-export async function checkRedis(redis: Redis): Promise<void> {
-  await Promise.all(mastersOf(redis).map((server) => checkServer(server, isCluster(redis))))
+/** Refuses a Redis that is too old, may drop jobs, or cannot be written; `setting` names it. */
+export async function checkRedis(redis: Redis, setting = 'REDIS_URL'): Promise<void> {
+  const isOfCluster = isCluster(redis)
+  const checks = mastersOf(redis).map((server) => checkServer(server, { isOfCluster, setting }))
+  await Promise.all(checks)
 }
 
-async function checkServer(redis: Redis, isOfCluster: boolean): Promise<void> {
+async function checkServer(
+  redis: Redis,
+  { isOfCluster, setting }: { readonly isOfCluster: boolean; readonly setting: string },
+): Promise<void> {
   const info = await redis.info()
   const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
   const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
@@ -186,10 +192,12 @@ async function checkServer(redis: Redis, isOfCluster: boolean): Promise<void> {
     throw new Error(`Redis ${major}.${minor} is too old: 6.2 or newer is needed`)
   }
   if (/^cluster_enabled:1/m.test(info) && !isOfCluster) {
-    throw new Error('Redis runs in cluster mode: name it as redis+cluster://host:port in REDIS_URL')
+    throw new Error(
+      `Redis runs in cluster mode: name it as redis+cluster://host:port in ${setting}`,
+    )
   }
   if (/^role:slave/m.test(info) && !isOfCluster) {
-    throw new Error('Redis is a read-only replica: name the primary')
+    throw new Error(`Redis is a read-only replica: name the primary in ${setting}`)
   }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]
   if (policy !== undefined && policy !== 'noeviction') {

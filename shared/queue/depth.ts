@@ -96,6 +96,11 @@ export function backlogOf({ waiting, prioritized, active }: QueueStates): number
   return waiting + prioritized + active
 }
 
+/** The jobs that have not started. */
+export function waitingOf({ waiting, prioritized, delayed }: QueueStates): number {
+  return waiting + prioritized + delayed
+}
+
 /** The name of a queue as BullMQ and the metrics know it. */
 export function nameOf({ kind, modelId }: QueueRef): string {
   return queueName(kind, modelId)

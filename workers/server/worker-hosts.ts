@@ -123,9 +123,9 @@ async function connectFirst({ redisUrl }: QueueRedis, { redis, log }: HostsOptio
 }
 
 async function connectFurther({ redisUrl }: QueueRedis, { log }: HostsOptions) {
-  const redis = await connectQueueRedis(redisUrl, 'worker', log)
-  const subscriber = await connectQueueRedis(redisUrl, 'worker', log)
-  return { redis, subscriber, replies: await connectQueueRedis(redisUrl, 'replies', log) }
+  const roles = ['worker', 'worker', 'replies'] as const
+  const [redis, subscriber, replies] = await connectQueueRedis(redisUrl, roles, log)
+  return { redis, subscriber, replies }
 }
 
 function modelsByRedis(

@@ -6,6 +6,7 @@ import type { JobQueues, OpenQueueRedis } from '#api/jobs/job-queues.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { type JobEnvelope, queueName } from '#shared/contracts/job.ts'
 import { failure, toWireError } from '#shared/errors.ts'
+import { readDepth, waitingOf } from '#shared/queue/depth.ts'
 import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 interface QueueServices {
@@ -101,19 +102,21 @@ export function queueArea(services: QueueServices): ConsoleArea {
 async function listQueues({ catalogue, queues }: QueueServices) {
   const rows = await Promise.all(
     queuesOf(catalogue).map(async ({ kind, id }) => {
-      const queue = queues.of(kind, id).producer.queue(kind, id)
+      const server = queues.of(kind, id)
       // Null while the Redis of the queue is away.
-      const [counts, isPaused] = await Promise.all([
-        queue.getJobCounts(...WAITING, 'active').catch(() => null),
-        queue.isPaused().catch(() => null),
+      const [states, isPaused] = await Promise.all([
+        readDepth(server, { kind, modelId: id }).catch(() => null),
+        server.producer
+          .queue(kind, id)
+          .isPaused()
+          .catch(() => null),
       ])
-      const waiting = counts && WAITING.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
       return {
         name: queueName(kind, id),
         kind,
         model: id,
-        waiting,
-        active: counts && (counts.active ?? 0),
+        waiting: states && waitingOf(states),
+        active: states?.active ?? null,
         is_paused: isPaused,
       }
     }),

@@ -1,7 +1,13 @@
 import { LANGUAGES_OF } from './languages-of-models.ts'
 import { modelOfPieces, modelOfVocabulary, type PieceOptions } from './piece-models.ts'
 import type { Piece, SentencePieceModel } from './sentencepiece.ts'
-import { BERT_TEMPLATE, specialToken, type UsualTokens } from './special-tokens.ts'
+import {
+  BERT_TEMPLATE,
+  FAIRSEQ,
+  FAIRSEQ_PLAIN,
+  specialToken,
+  type UsualTokens,
+} from './special-tokens.ts'
 import {
   captionNormalizer,
   debertaNormalizer,
@@ -24,20 +30,8 @@ type PieceRules = PieceOptions & Partial<Omit<TokenizerParts, 'model'>>
 
 type Rules = (model: SentencePieceModel, folder: TokenizerFolder) => PieceRules
 
-const FAIRSEQ_PLAIN: UsualTokens = {
-  bos_token: '<s>',
-  eos_token: '</s>',
-  unk_token: '<unk>',
-  sep_token: '</s>',
-  pad_token: '<pad>',
-  cls_token: '<s>',
-}
-const FAIRSEQ: UsualTokens = {
-  ...FAIRSEQ_PLAIN,
-  mask_token: { content: '<mask>', lstrip: true, normalized: false },
-}
 const FAIRSEQ_LATER: UsualTokens = {
-  ...FAIRSEQ_PLAIN,
+  ...FAIRSEQ,
   mask_token: { content: '<mask>', lstrip: true, normalized: true },
 }
 const T5: UsualTokens = { eos_token: '</s>', unk_token: '<unk>', pad_token: '<pad>' }

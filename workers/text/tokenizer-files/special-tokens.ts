@@ -23,6 +23,21 @@ export type Roles = ReadonlyMap<string, SpecialToken>
 /** The special tokens that a class has unless its files name others; an object states more. */
 export type UsualTokens = Readonly<Record<string, string | Partial<SpecialToken>>>
 
+/** The special tokens of models that fairseq trained without a mask. */
+export const FAIRSEQ_PLAIN: UsualTokens = {
+  bos_token: '<s>',
+  eos_token: '</s>',
+  unk_token: '<unk>',
+  sep_token: '</s>',
+  pad_token: '<pad>',
+  cls_token: '<s>',
+}
+/** The special tokens of RoBERTa and others that fairseq trained with a mask. */
+export const FAIRSEQ: UsualTokens = {
+  ...FAIRSEQ_PLAIN,
+  mask_token: { content: '<mask>', lstrip: true, normalized: false },
+}
+
 /** In the order in which ids are given to those outside the vocabulary. */
 const ROLES = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'].map((role) => `${role}_token`)
 

@@ -1,6 +1,6 @@
 import { BYTE_CHARACTERS } from '#workers/text/rare-steps.ts'
 
-import { BERT_TEMPLATE, specialToken, type UsualTokens } from './special-tokens.ts'
+import { BERT_TEMPLATE, FAIRSEQ, specialToken, type UsualTokens } from './special-tokens.ts'
 import {
   byteLevel,
   bytesAfter,
@@ -13,15 +13,6 @@ import type { TokenizerClass, TokenizerFolder, TokenizerParts } from './tokenize
 
 type Json = Readonly<Record<string, unknown>>
 
-const ROBERTA: UsualTokens = {
-  bos_token: '<s>',
-  eos_token: '</s>',
-  unk_token: '<unk>',
-  sep_token: '</s>',
-  pad_token: '<pad>',
-  cls_token: '<s>',
-  mask_token: { content: '<mask>', lstrip: true, normalized: false },
-}
 const ROBERTA_TEMPLATE = ['cls A sep', 'cls A sep sep B sep'] as const
 const GPT2: UsualTokens = {
   bos_token: '<|endoftext|>',
@@ -57,7 +48,7 @@ export const WORD_CLASSES: readonly TokenizerClass[] = [
   {
     names: 'MPNet',
     modelTypes: 'mpnet',
-    tokens: { ...ROBERTA, unk_token: '[UNK]' },
+    tokens: { ...FAIRSEQ, unk_token: '[UNK]' },
     build: (folder) => wordPieces(folder, ['cls A sep', 'cls A sep sep B:1 sep:1']),
   },
   {
@@ -91,19 +82,19 @@ export const WORD_CLASSES: readonly TokenizerClass[] = [
   {
     names: 'Roberta',
     modelTypes: 'roberta ibert data2vec-text roberta-prelayernorm mra',
-    tokens: ROBERTA,
+    tokens: FAIRSEQ,
     build: (folder) => bytePairsWithin(folder, ROBERTA_TEMPLATE),
   },
   {
     names: 'Bart LED Longformer Mvp LayoutLMv3',
     modelTypes: 'bart led longformer mvp layoutlmv3',
-    tokens: { ...ROBERTA, mask_token: { content: '<mask>', lstrip: true, normalized: true } },
+    tokens: { ...FAIRSEQ, mask_token: { content: '<mask>', lstrip: true, normalized: true } },
     build: (folder) => bytePairsWithin(folder, ROBERTA_TEMPLATE),
   },
   {
     names: 'Blenderbot',
     modelTypes: 'blenderbot',
-    tokens: ROBERTA,
+    tokens: FAIRSEQ,
     build: (folder) => bytePairsWithin(folder, ['A eos', 'A B']),
   },
   {
