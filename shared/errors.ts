@@ -1,3 +1,5 @@
+import { toStorable } from './storable.ts'
+
 /** The kind of a failure: each is one row of `ERROR_KINDS`. */
 export type ErrorKind = keyof typeof ERROR_KINDS
 
@@ -38,11 +40,11 @@ export interface FailureDetails {
   readonly cause?: unknown
 }
 
-// Messages and fields may quote the request, which may have megabytes.
+// Messages and fields may quote the request, which may have megabytes, and are stored with jobs.
 const MESSAGE_CHARACTERS_MAX = 4000
 const PARAM_CHARACTERS_MAX = 500
 
-/** An expected failure whose message is safe to show to the client; a long one is shortened. */
+/** An expected failure whose message is safe to show and to store; a long one is shortened. */
 export class ServiceError extends Error {
   readonly kind: ErrorKind
   readonly code: string | undefined
@@ -68,7 +70,8 @@ export class ServiceError extends Error {
 }
 
 function shortened(text: string, charactersMax: number): string {
-  return text.length > charactersMax ? `${text.slice(0, charactersMax).toWellFormed()}…` : text
+  const isLong = text.length > charactersMax
+  return toStorable(isLong ? `${text.slice(0, charactersMax)}…` : text)
 }
 
 /** The client disconnected; never rendered, never retried. */

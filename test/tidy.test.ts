@@ -83,8 +83,8 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
       why: 'workers never touch Postgres',
     },
     {
-      files: /^shared\/(contracts\/.*|errors|catalogue|clock|ids|duration)(\.ts)?$/,
-      never: /^(?!shared\/(contracts\/|errors|catalogue|clock|ids|duration)|node:)/,
+      files: /^shared\/(contracts\/.*|errors|catalogue|clock|ids|duration|storable)(\.ts)?$/,
+      never: /^(?!shared\/(contracts\/|errors|catalogue|clock|ids|duration|storable)|node:)/,
       why: 'contracts import no package',
     },
     {

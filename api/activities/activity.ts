@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord } from '#shared/json.ts'
+import { storageFault } from '#shared/storable.ts'
 
 /** An activity in the vocabulary of Activity Streams 2.0, validated and completed. */
 export interface Activity {
@@ -21,7 +22,7 @@ const ID_LENGTH_MAX = 200
 const TYPE_LENGTH_MAX = 100
 const SUMMARY_LENGTH_MAX = 2000
 const CONTENT_BYTES_MAX = 64 * 1024
-const DEPTH_MAX = 32
+const LEVELS_MAX = 32
 /** Activities of one request. */
 export const BATCH_MAX = 1000
 /** Fields that name another object. */
@@ -31,8 +32,6 @@ const RFC_3339 =
 // The years 1 to 9999: the range of RFC 3339 timestamps.
 const MOMENT_MS_MIN = Date.parse('0001-01-01T00:00:00Z')
 const MOMENT_MS_MAX = Date.parse('9999-12-31T23:59:59.999Z')
-// An escaped NUL character, but not an escaped backslash before the text "u0000".
-const ZERO_BYTE = /(?<!\\)(\\\\)*\\u0000/
 
 /** The generator of the platform's own activities, which clients must not claim. */
 export const OWN_GENERATOR = 'millrace'
@@ -199,11 +198,8 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
       'string_above_max_length',
     )
   }
-  // Postgres cannot store NUL characters.
-  if (value.includes('\u0000'))
-    throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
-  if (!value.isWellFormed())
-    throw invalid(path, `Invalid '${path}': half of a surrogate pair is not a character.`)
+  const fault = storageFault(value)
+  if (fault !== undefined) throw invalid(path, `'${path}' ${fault}.`)
 }
 
 function requireId(value: unknown, path: string): void {
@@ -234,25 +230,10 @@ function requireReference(value: unknown, path: string): void {
 
 function requireBounded(content: object, path: string): void {
   const place = path === '' ? 'The activity' : `'${path}'`
-  requireStorable(content, DEPTH_MAX, (fault) => invalid(path, `${place} ${fault}.`))
-  const text = JSON.stringify(content)
-  if (Buffer.byteLength(text) > CONTENT_BYTES_MAX)
+  const fault = storageFault(content, LEVELS_MAX)
+  if (fault !== undefined) throw invalid(path, `${place} ${fault}.`)
+  if (Buffer.byteLength(JSON.stringify(content)) > CONTENT_BYTES_MAX)
     throw invalid(path, `${place} is larger than ${CONTENT_BYTES_MAX} bytes.`)
-  if (ZERO_BYTE.test(text))
-    throw invalid(path, `${place} contains the character U+0000, which is not allowed.`)
-}
-
-/** Refuses deep nesting, and numbers such as 1e400, which would be stored as null. */
-function requireStorable(
-  value: unknown,
-  levelsLeft: number,
-  refusal: (fault: string) => ServiceError,
-): void {
-  if (typeof value === 'number' && !Number.isFinite(value))
-    throw refusal('contains a number that is too large')
-  if (typeof value !== 'object' || value === null) return
-  if (levelsLeft === 0) throw refusal(`is nested deeper than ${DEPTH_MAX} levels`)
-  for (const inner of Object.values(value)) requireStorable(inner, levelsLeft - 1, refusal)
 }
 
 function canonical(value: unknown): string {

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
+import { storageFault } from '#shared/storable.ts'
 
 import { authFailure } from './errors.ts'
 
@@ -61,27 +62,9 @@ function parseForm(text: string): Record<string, string> {
   return fields
 }
 
-// Refuses values that Postgres cannot store: NUL characters, lone surrogates and numbers beyond the
-// range.
-function checkStorable(root: object): void {
-  const pending: unknown[] = [root]
-  while (pending.length > 0) {
-    const value = pending.pop()
-    if (typeof value === 'string') checkText(value)
-    if (typeof value === 'number' && !Number.isFinite(value)) throw badJson('a number is too large')
-    if (typeof value !== 'object' || value === null) continue
-    for (const [name, inner] of Object.entries(value)) {
-      if (name === '__proto__') throw badJson('it has a field named __proto__')
-      checkText(name)
-      pending.push(inner)
-    }
-  }
-}
-
-function checkText(text: string): void {
-  if (text.includes('\u0000') || !text.isWellFormed()) {
-    throw badJson('a string contains characters that cannot be stored')
-  }
+function checkStorable(value: object): void {
+  const fault = storageFault(value)
+  if (fault !== undefined) throw badJson(`it ${fault}`)
 }
 
 /** 400 `bad_json` with the reason. */

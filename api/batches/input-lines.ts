@@ -2,6 +2,7 @@ import { readLines } from '#api/http/lines.ts'
 import { STORAGE_LIMIT_EXCEEDED } from '#api/stored/stored-bytes-store.ts'
 import type { InputFault } from '#shared/db/schema/batches.ts'
 import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
+import { isStorable } from '#shared/storable.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { NewLine } from './batch-store.ts'
@@ -99,8 +100,7 @@ function readLine(
     const limit = `at most ${CUSTOM_ID_LENGTH_MAX} characters`
     return at('string_above_max_length', 'custom_id', `The custom_id may have ${limit}.`)
   }
-  // Postgres text cannot contain NUL characters or halves of surrogate pairs.
-  if (customId.includes('\0') || !customId.isWellFormed()) {
+  if (!isStorable(customId)) {
     return at('invalid_value', 'custom_id', 'The custom_id contains an invalid character.')
   }
   if (seen.has(customId)) {

@@ -1,6 +1,7 @@
 import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { mapOf, nullable } from '#shared/schemas.ts'
+import { isStorable, toStorable } from '#shared/storable.ts'
 
 const PAIRS_MAX = 16
 const NAME_LENGTH_MAX = 64
@@ -17,11 +18,11 @@ export const METADATA_FIELD = Type.Optional(
   ),
 )
 
-/** Refuses text that Postgres does not store: NUL characters and lone surrogates. */
+/** Refuses text that Postgres cannot store. */
 export function checkMetadata(metadata: Readonly<Record<string, string>> | null | undefined): void {
   for (const [name, value] of Object.entries(metadata ?? {})) {
-    if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue
-    const param = `metadata.${name.toWellFormed()}`
+    if (isStorable(name) && isStorable(value)) continue
+    const param = `metadata.${toStorable(name)}`
     throw failure.invalidRequest(`Invalid '${param}': it contains an invalid character.`, {
       param,
       code: 'invalid_value',

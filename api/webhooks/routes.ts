@@ -7,6 +7,7 @@ import type { DeliveryRow, EndpointRow } from '#shared/db/schema/webhooks.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId, timeOrderedId } from '#shared/ids.ts'
 import { isPrivateLiteral } from '#shared/net/guarded-fetch.ts'
+import { isStorable } from '#shared/storable.ts'
 
 import * as schemas from './schemas.ts'
 import type { Secrets } from './secrets.ts'
@@ -155,7 +156,7 @@ function checkUrl(
 ): void {
   const parsed = URL.parse(url)
   const isUsable = parsed !== null && parsed.username === '' && parsed.password === ''
-  if (isUsable && url.isWellFormed() && !url.includes('\0')) {
+  if (isUsable && isStorable(url)) {
     // Names are resolved, and their addresses checked, at each delivery.
     if (allowsPrivateAddresses || !isPrivateLiteral(parsed)) return
     throw failure.invalidRequest("Invalid 'url': expected an address of the public internet.", {

@@ -44,6 +44,14 @@ export const FOUND: readonly {
     status: 400,
   })),
   {
+    what: 'an activity that Postgres cannot store',
+    operation: 'POST /v1/activities',
+    target: '/v1/activities',
+    headers: [['content-type', 'application/json']],
+    body: `{"type":"Note","orderedItems":${UNPAIRED}}`,
+    status: 400,
+  },
+  {
     what: 'an id that is too long',
     operation: 'GET /v1/files/{file_id}',
     target: `/v1/files/${'a'.repeat(600)}`,

@@ -1,5 +1,6 @@
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import { isTrueAt, textAt } from '#shared/json.ts'
+import { toStorable } from '#shared/storable.ts'
 
 import type { IdTokenRule } from './row.ts'
 
@@ -80,11 +81,9 @@ function hasLookalikes(email: string): boolean {
   return email.toLowerCase() !== email.replace(/[A-Z]/g, (letter) => letter.toLowerCase())
 }
 
-/**
- * Removes characters that Postgres cannot store: NUL, and lone surrogates as in truncated names.
- */
+/** Corrects text that Postgres cannot store, such as a name cut within a surrogate pair. */
 function storable<T>(value: T): T {
-  if (typeof value === 'string') return value.replaceAll('\u0000', '').toWellFormed() as T
+  if (typeof value === 'string') return toStorable(value) as T
   if (Array.isArray(value)) return value.map(storable) as T
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(

@@ -30,6 +30,11 @@ describe('a failure', () => {
     })
   })
 
+  it('can be stored with any text that it quotes', () => {
+    const error = failure.invalidRequest('unknown \ud800', { param: 'a\0b' })
+    expect(error).toMatchObject({ message: 'unknown \ufffd', param: 'ab' })
+  })
+
   it('shortens what it quotes of a large request', () => {
     const error = failure.invalidRequest(`unknown type ${'😀'.repeat(1_000_000)}`, {
       param: `response_format.${'a'.repeat(1_000_000)}`,
