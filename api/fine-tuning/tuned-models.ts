@@ -1,9 +1,9 @@
-import { and, asc, eq, isNull, or } from 'drizzle-orm'
+import { and, asc, eq, isNull, or, sql } from 'drizzle-orm'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import { unixSeconds } from '#shared/clock.ts'
-import type { Db } from '#shared/db/client.ts'
+import { type Db, prepared } from '#shared/db/client.ts'
 import type { TunedModelRow, TuningTables } from '#shared/db/schema/fine-tuning.ts'
 
 /** The prefix of the name of every tuned model. */
@@ -62,13 +62,8 @@ export class TunedModels {
   /** The results of the organization's jobs, the oldest first. */
   async list(organizationId: string): Promise<CatalogueModel[]> {
     const { db, tables } = this.#services
-    const { models } = tables
-    const rows = await db
-      .select()
-      .from(models)
-      .where(and(eq(models.organizationId, organizationId), isNull(models.step)))
-      .orderBy(asc(models.createdAt), asc(models.id))
-      .limit(LISTED_MAX)
+    const statement = prepared(db, 'list_tuned_models', (name) => prepareList(db, tables, name))
+    const rows = await statement.execute({ organizationId })
     return rows.flatMap((row) => this.#present(row) ?? [])
   }
 
@@ -122,4 +117,14 @@ export class TunedModels {
       adapter: { baseId: base.id, source: `s3:${row.prefix}` },
     }
   }
+}
+
+function prepareList(db: Db, { models }: TunedModelServices['tables'], name: string) {
+  return db
+    .select()
+    .from(models)
+    .where(and(eq(models.organizationId, sql.placeholder('organizationId')), isNull(models.step)))
+    .orderBy(asc(models.createdAt), asc(models.id))
+    .limit(LISTED_MAX)
+    .prepare(name)
 }

@@ -1,15 +1,10 @@
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import type { Clock } from '#shared/clock.ts'
-import {
-  type ApiKeyStore,
-  hashSecret,
-  type KeyLimits,
-  type StoredApiKey,
-} from '#shared/db/api-keys.ts'
+import { type ApiKeyStore, hashSecret, type StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { presentKeyLimits } from './key-limits.ts'
+import { hasLimits } from './key-limits.ts'
 import type { Caller } from './request-context.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
@@ -131,10 +126,6 @@ function callerOfKey(key: StoredApiKey): Caller {
     expiresAtMs: key.expiresAt?.getTime() ?? null,
     ...(hasLimits(key) && { limits: key }),
   }
-}
-
-function hasLimits(key: KeyLimits): boolean {
-  return Object.values(presentKeyLimits(key)).some((limit) => limit !== null)
 }
 
 function callerOfUser(access: UserAccess, organization: string | undefined): Caller {

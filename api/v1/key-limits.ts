@@ -75,6 +75,13 @@ export function keyLimitsOf(body: KeyLimitsBody): Partial<KeyLimits> {
   return named(LIMIT_NAMES, body)
 }
 
+const LIMITS = Object.keys(LIMIT_NAMES) as (keyof KeyLimits)[]
+
+/** Whether a key has a limit or quota of its own. */
+export function hasLimits(limits: KeyLimits): boolean {
+  return LIMITS.some((name) => limits[name] !== null)
+}
+
 /** The limits of a key by the names of their fields. */
 export function presentKeyLimits(limits: KeyLimits): Required<KeyLimitsBody> {
   const fields = Object.entries(LIMIT_NAMES).map(([name, field]) => [
