@@ -23,6 +23,7 @@ import { benchNoop } from './noop.ts'
 import { benchOverload } from './overload.ts'
 import { benchProcesses } from './processes.ts'
 import { benchQueues } from './queues.ts'
+import { benchRoutes } from './routes.ts'
 import { benchSampling } from './sampling.ts'
 import { benchSignIns } from './sign-ins.ts'
 import { benchSlowClients } from './slow-clients.ts'
@@ -55,6 +56,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   transfer: benchTransfer,
   'sign-ins': benchSignIns,
   'user-server': benchUserServer,
+  routes: benchRoutes,
   'equal-answers': () => benchEqualAnswers(),
   activities: benchActivities,
   overload: benchOverload,

@@ -21,6 +21,7 @@ export interface ServedModel {
   readonly id: string
   readonly kind: string
   readonly source: string
+  readonly capabilities?: readonly string[]
 }
 
 /** Databases of its own, and the processes that are started on them. */

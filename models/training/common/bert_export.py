@@ -26,12 +26,17 @@ class BertForm(nn.Module):
         return self.model(input_ids=input_ids, attention_mask=bias, token_type_ids=token_type_ids)[0]
 
 
-def export_bert(model: Any, path: Path, output: str, mode: str) -> bytes:
-    """Trace, store the weights as `mode` and return the file's bytes; `path` is scratch space."""
+def trace_bert(model: Any, path: Path, output: str) -> None:
+    """Write the graph with 32-bit weights to `path`."""
     model.config._attn_implementation = "eager"
     axes: dict[str, dict[int, str]] = {name: {0: "batch_size", 1: "sequence_length"} for name in INPUTS}
     axes[output] = {0: "batch_size"} if output == "logits" else {0: "batch_size", 1: "sequence_length"}
     ones = torch.ones(2, 4, dtype=torch.long)
     example = (torch.tensor([[2, 9, 8, 3], [2, 7, 3, 0]]), ones, torch.zeros(2, 4, dtype=torch.long))
     torch.onnx.export(BertForm(model).eval(), example, str(path), dynamo=False, opset_version=17, input_names=INPUTS, output_names=[output], dynamic_axes=axes)
+
+
+def export_bert(model: Any, path: Path, output: str, mode: str) -> bytes:
+    """Trace, store the weights as `mode` and return the file's bytes; `path` is scratch space."""
+    trace_bert(model, path, output)
     return shrink(onnx.load(path), mode).SerializeToString()
