@@ -33,6 +33,11 @@ interface ModelAdapter {
   readonly source: string
 }
 
+/** The id of the model on whose queue and workers the jobs of a model run. */
+export function servingIdOf({ id, adapter }: Pick<CatalogueModel, 'id' | 'adapter'>): string {
+  return adapter?.baseId ?? id
+}
+
 /** Prices of a million tokens, in the currency of the installation. */
 interface ModelPrice {
   readonly input: number

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import { listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
-import type { CatalogueModel } from '#shared/catalogue.ts'
+import { type CatalogueModel, servingIdOf } from '#shared/catalogue.ts'
 
 import { ENGINE_PARAMS, getModel, visibleModels } from './model-route.ts'
 import { errorResponses } from './response-schemas.ts'
@@ -80,7 +80,7 @@ function presentEngine(model: CatalogueModel, ready: ReadonlySet<string>): objec
     id: model.id,
     object: 'engine',
     owner: model.ownedBy,
-    ready: ready.has(model.adapter?.baseId ?? model.id),
+    ready: ready.has(servingIdOf(model)),
     created: null,
     permissions: null,
   }

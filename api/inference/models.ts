@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { presentError } from '#api/v1/error-dialect.ts'
 import { listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
-import type { CatalogueModel } from '#shared/catalogue.ts'
+import { type CatalogueModel, servingIdOf } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import { MODEL_KINDS } from '#shared/contracts/job.ts'
 import type { ServiceError } from '#shared/errors.ts'
@@ -121,19 +121,19 @@ function presentModel(
   lengths: ReadonlyMap<string, number>,
   { workersSeen }: InferenceServices,
 ): object {
-  const servedId = model.adapter?.baseId ?? model.id
+  const servingId = servingIdOf(model)
   const defaults = workersSeen()
     .flatMap(({ queues }) => queues)
     .find(
-      ({ modelId, samplingDefaults }) => modelId === servedId && samplingDefaults !== undefined,
+      ({ modelId, samplingDefaults }) => modelId === servingId && samplingDefaults !== undefined,
     )?.samplingDefaults
-  const contextLength = lengths.get(servedId)
+  const contextLength = lengths.get(servingId)
   return {
     id: model.id,
     object: 'model',
     created: model.created,
     owned_by: model.ownedBy,
-    root: model.adapter?.baseId ?? model.id,
+    root: servingId,
     parent: model.adapter?.baseId ?? null,
     permission: [],
     kind: model.kind,

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis'
 
+import { servingIdOf } from '#shared/catalogue.ts'
 import type { InfraConfig } from '#shared/config/infra.ts'
 import { type QueueRedis, redisIndexOf } from '#shared/config/queue-redis.ts'
 import type { JobEnvelope, QueueKind } from '#shared/contracts/job.ts'
@@ -55,8 +56,7 @@ export class JobQueues implements Submitter {
   }
 
   submit<K extends QueueKind>(request: SubmitRequest<K>): AsyncGenerator<JobEvent<K>> {
-    const { id, adapter } = request.model
-    return this.of(request.kind, adapter?.baseId ?? id).submit(request)
+    return this.of(request.kind, servingIdOf(request.model)).submit(request)
   }
 
   /** The server of a queue. */

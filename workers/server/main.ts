@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { Registry } from 'prom-client'
 
-import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
+import { type Catalogue, type CatalogueModel, queuesOf, servingIdOf } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
 import { queueName } from '#shared/contracts/job.ts'
@@ -221,7 +221,7 @@ function chooseModels(
   const wanted = new Set(
     modelIds.map((modelId) => {
       const found = catalogue.find(modelId)
-      return found?.adapter?.baseId ?? found?.id
+      return found && servingIdOf(found)
     }),
   )
   return queuesOf(catalogue).flatMap((model) => {

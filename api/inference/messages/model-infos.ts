@@ -1,4 +1,4 @@
-import type { CatalogueModel } from '#shared/catalogue.ts'
+import { type CatalogueModel, servingIdOf } from '#shared/catalogue.ts'
 import { failure } from '#shared/errors.ts'
 
 const PAGE_DEFAULT = 20
@@ -9,7 +9,7 @@ export function presentModelInfo(
   model: CatalogueModel,
   contextLengths: ReadonlyMap<string, number>,
 ): object {
-  const contextLength = contextLengths.get(model.adapter?.baseId ?? model.id) ?? null
+  const contextLength = contextLengths.get(servingIdOf(model)) ?? null
   return {
     type: 'model',
     id: model.id,
