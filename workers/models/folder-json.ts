@@ -46,6 +46,9 @@ export async function findJsonValue(
 }
 
 const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
+const LF = 10
+const CR = 13
+const LINES_MAX = 1_000_000 // the largest lists of merges have some 600,000
 /** The largest tokenizers have some two million values. */
 const JSON_LIMITS = {
   depth: 200,
@@ -68,18 +71,30 @@ export async function readModelText(folder: string, name: string): Promise<strin
 
 /**
  * A text file that may be missing. Throws `ModelLoadError` for a file that is too large, not UTF-8,
- * or outside the folder, and for overly complex JSON.
+ * or outside the folder, and for overly complex JSON or too many lines.
  */
 export async function findModelText(folder: string, name: string): Promise<string | undefined> {
   const bytes = await findModelBytes(folder, name, TEXT_BYTES_MAX)
   if (bytes === undefined) return undefined
-  const excess = /\.(json|metadata)$/.test(name) ? judgeJson(bytes, JSON_LIMITS) : undefined
-  if (excess !== undefined) throw new ModelLoadError(folder, `${name}: ${excess.message}`)
+  const isJson = /\.(json|metadata)$/.test(name)
+  const excess = isJson ? judgeJson(bytes, JSON_LIMITS)?.message : judgeLines(bytes)
+  if (excess !== undefined) throw new ModelLoadError(folder, `${name}: ${excess}`)
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     throw new ModelLoadError(folder, `${name} is not UTF-8`)
   }
+}
+
+/** Reports a text with too many lines. */
+function judgeLines(bytes: Uint8Array): string | undefined {
+  let lines = 1
+  for (let at = 0; at < bytes.length; at += 1) {
+    if (bytes[at] !== LF && (bytes[at] !== CR || bytes[at + 1] === LF)) continue
+    lines += 1
+    if (lines > LINES_MAX) return `it has more than ${LINES_MAX} lines`
+  }
+  return undefined
 }
 
 /** A file that may be missing. Throws `ModelLoadError` for one too large or outside the folder. */

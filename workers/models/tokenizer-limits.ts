@@ -1,6 +1,8 @@
 import { isRecord } from '#shared/json.ts'
 
-const TOKEN_IDS_MAX = 4_000_000 // the largest published vocabularies have some 500,000
+const TOKENS_MAX = 1_000_000 // the largest published vocabularies have some 900,000, and 600,000 merges
+/** The largest published vocabularies, of speech, add some 65,000. */
+export const ADDED_TOKENS_MAX = 100_000
 const PATTERN_LENGTH_MAX = 4096
 const STEPS_DEPTH_MAX = 16
 const STEP_TEXT_LENGTH_MAX = 256 // of texts that a step inserts or searches; published ones have a few characters
@@ -18,6 +20,8 @@ export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): voi
     throw new Error('tokenizer.json has no vocabulary')
   }
   const added = Array.isArray(json.added_tokens) ? json.added_tokens : []
+  checkCount(added, ADDED_TOKENS_MAX, 'added tokens')
+  checkCount(Object.keys(vocabulary), TOKENS_MAX, 'tokens')
   const ids = Array.isArray(vocabulary)
     ? [vocabulary.length]
     : Object.values(vocabulary as Record<string, unknown>)
@@ -31,9 +35,14 @@ export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): voi
   for (const step of ['normalizer', 'pre_tokenizer', 'decoder']) checkPatterns(json[step], step, 0)
 }
 
+function checkCount(list: readonly unknown[], max: number, noun: string): void {
+  if (list.length <= max) return
+  throw new Error(`tokenizer.json has ${list.length} ${noun}, at most ${max}`)
+}
+
 /** Whether a value of a tokenizer's file is a token id of a size that is accepted. */
 export function isVocabularyId(id: unknown): boolean {
-  return Number.isInteger(id) && (id as number) >= 0 && (id as number) <= TOKEN_IDS_MAX
+  return Number.isInteger(id) && (id as number) >= 0 && (id as number) <= TOKENS_MAX
 }
 
 function checkModel(model: Record<string, unknown>, vocabulary: object): void {
@@ -47,6 +56,7 @@ function checkModel(model: Record<string, unknown>, vocabulary: object): void {
       `tokenizer.json: max_input_chars_per_word is ${String(wordLength)}, at most ${WORD_LENGTH_MAX}`,
     )
   }
+  if (Array.isArray(merges)) checkCount(merges, TOKENS_MAX, 'merges')
   const isList = Array.isArray(merges) && (model.type !== 'BPE' || model.merges !== undefined)
   if (!isList || !merges.every(isMerge)) {
     throw new Error('tokenizer.json: the merges are not a list of pairs of tokens')

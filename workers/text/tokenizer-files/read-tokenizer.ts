@@ -55,6 +55,7 @@ async function readSettings(folder: string): Promise<Json> {
 }
 
 const CLASSES = [...PIECE_CLASSES, ...WORD_CLASSES]
+const isText = (value: unknown): value is string => typeof value === 'string'
 const wordsIn = (text: string): readonly string[] => text.split(' ')
 
 async function findClass(
@@ -63,20 +64,21 @@ async function findClass(
   usualClass: string | undefined,
 ): Promise<TokenizerClass> {
   const config = (await findJson(folder, 'config.json')) ?? {}
-  const stated = settings.tokenizer_class ?? config.tokenizer_class ?? usualClass
-  const name = String(stated).replace(/Tokenizer(Fast)?$/, '')
+  const stated = [settings.tokenizer_class, config.tokenizer_class, usualClass].find(isText)
+  const modelType = isText(config.model_type) ? config.model_type : undefined
+  const name = stated?.replace(/Tokenizer(Fast)?$/, '') ?? ''
   const isWanted = ({ names, modelTypes }: TokenizerClass): boolean =>
     stated === undefined
-      ? wordsIn(modelTypes).includes(String(config.model_type))
+      ? modelType !== undefined && wordsIn(modelTypes).includes(modelType)
       : wordsIn(names).includes(name)
   const found = CLASSES.find(isWanted)
   if (found !== undefined) return found
   const reason =
     stated !== undefined
-      ? `files of the class ${String(stated).slice(0, 60)} are not read instead`
-      : config.model_type === undefined
+      ? `files of the class ${stated.slice(0, 60)} are not read instead`
+      : modelType === undefined
         ? 'no file names the class of its tokenizer'
-        : `no class of tokenizers is known for model_type "${String(config.model_type).slice(0, 40)}"`
+        : `no class of tokenizers is known for model_type "${modelType.slice(0, 40)}"`
   throw new ModelLoadError(folder, `tokenizer.json is missing, and ${reason}`)
 }
 
@@ -108,7 +110,7 @@ function openFolder(
         const bytes = await findModelBytes(folder, name, PIECES_BYTES_MAX)
         if (bytes === undefined) continue
         try {
-          return readSentencePiece(bytes)
+          return await readSentencePiece(bytes)
         } catch (error) {
           const { message } = error as Error
           throw new ModelLoadError(

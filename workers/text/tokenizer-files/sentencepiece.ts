@@ -1,4 +1,7 @@
+import { setImmediate } from 'node:timers/promises'
+
 import { FORMS, fieldsOf } from '#workers/graph/wire.ts'
+import { ADDED_TOKENS_MAX } from '#workers/models/tokenizer-limits.ts'
 
 /** A token of a SentencePiece model and the logarithm of its probability. */
 export type Piece = readonly [text: string, score: number]
@@ -21,8 +24,12 @@ export interface SentencePieceModel {
 
 const PIECES_MAX = 1_000_000 // the largest published models have some 260,000
 const PIECE_LENGTH_MAX = 256 // trained with at most 16 characters, as a rule
-const PIECE_BYTES_MAX = 2048
-const SPEC_BYTES_MAX = 4 << 20 // the largest published tables take some 300 KB
+const PIECE_LIMITS = { bytesMax: 2048, fieldsMax: 16 }
+/** The largest published tables take some 300 KB; trainers list symbols of users one by one. */
+const SPEC_LIMITS = { bytesMax: 4 << 20, fieldsMax: 100_000 }
+const SPECS_MAX = 16
+/** The event loop serves other models after so many pieces. */
+const PIECES_PER_TURN = 20_000
 
 /** Fields of `sentencepiece_model.proto`. */
 const MODEL = { pieces: 1, trainer: 2, normalizer: 3 } as const
@@ -35,6 +42,7 @@ const ALGORITHMS: Readonly<Record<number, SentencePieceModel['algorithm']>> = {
   2: 'bpe',
 }
 
+type MessageLimits = typeof SPEC_LIMITS
 type Values = ReadonlyMap<number, Value>
 interface Value {
   readonly number: number
@@ -42,7 +50,7 @@ interface Value {
 }
 
 /** Reads a SentencePiece model. Throws an error without the name of its file. */
-export function readSentencePiece(bytes: Uint8Array): SentencePieceModel {
+export async function readSentencePiece(bytes: Uint8Array): Promise<SentencePieceModel> {
   const pieces: Piece[] = []
   const kinds: Record<number, Set<number>> = {
     [KINDS.control]: new Set(),
@@ -50,17 +58,26 @@ export function readSentencePiece(bytes: Uint8Array): SentencePieceModel {
   }
   let trainer: Values = new Map()
   let normalizer: Values = new Map()
+  let specs = 0
   for (const { number, form, body } of fieldsOf(bytes)) {
     if (form !== FORMS.withLength) throw new Error('it is not a SentencePiece model')
-    if (number === MODEL.trainer) trainer = valuesOf(body, SPEC_BYTES_MAX)
-    if (number === MODEL.normalizer) normalizer = valuesOf(body, SPEC_BYTES_MAX)
-    if (number !== MODEL.pieces) continue
+    if (number !== MODEL.pieces) {
+      specs += 1
+      if (specs > SPECS_MAX) throw new Error('it has too many fields')
+      if (number === MODEL.trainer) trainer = valuesOf(body, SPEC_LIMITS)
+      if (number === MODEL.normalizer) normalizer = valuesOf(body, SPEC_LIMITS)
+      continue
+    }
     if (pieces.length === PIECES_MAX) throw new Error(`it has more than ${PIECES_MAX} pieces`)
-    const values = valuesOf(body, PIECE_BYTES_MAX)
+    if (pieces.length % PIECES_PER_TURN === 0) await setImmediate()
+    const values = valuesOf(body, PIECE_LIMITS)
     kinds[values.get(PIECE.kind)?.number ?? 0]?.add(pieces.length)
     pieces.push(pieceOf(values))
   }
   if (pieces.length === 0) throw new Error('it has no pieces')
+  if (Object.values(kinds).some(({ size }) => size > ADDED_TOKENS_MAX)) {
+    throw new Error(`it has more than ${ADDED_TOKENS_MAX} pieces that texts are searched for`)
+  }
   const algorithm = ALGORITHMS[trainer.get(TRAINER.algorithm)?.number ?? 1]
   if (algorithm === undefined) throw new Error('only its algorithms unigram and BPE are supported')
   const charsmap = normalizer.get(NORMALIZER.charsmap)?.body
@@ -77,10 +94,13 @@ export function readSentencePiece(bytes: Uint8Array): SentencePieceModel {
   }
 }
 
-function valuesOf(message: Uint8Array, bytesMax: number): Values {
+function valuesOf(message: Uint8Array, { bytesMax, fieldsMax }: MessageLimits): Values {
   if (message.length > bytesMax) throw new Error('it has a piece or a table too long')
   const values = new Map<number, Value>()
+  let fields = 0
   for (const { number, value, body } of fieldsOf(message)) {
+    fields += 1
+    if (fields > fieldsMax) throw new Error('it has too many fields')
     values.set(number, { number: Number(value), body })
   }
   return values

@@ -217,6 +217,38 @@ describe('a tokenizer', () => {
     expect(() => createTokenizer(hostile, CONFIG)).toThrow(reason)
   })
 
+  it.each<[string, Record<string, string>, RegExp]>([
+    [
+      'of millions of words',
+      {
+        'tokenizer_config.json': '{"tokenizer_class": "BertTokenizer"}',
+        'vocab.txt': '\n'.repeat(1e6),
+      },
+      /vocab.txt: it has more than 1000000 lines/,
+    ],
+    [
+      'of millions of merges',
+      {
+        'tokenizer_config.json': '{"tokenizer_class": "GPT2Tokenizer"}',
+        'vocab.json': '{"<|endoftext|>": 0}',
+        'merges.txt': 'a b\r'.repeat(1e6),
+      },
+      /merges.txt: it has more than 1000000 lines/,
+    ],
+    [
+      'whose class is an object',
+      { 'tokenizer_config.json': '{"tokenizer_class": {"toString": 1}}' },
+      /no file names the class/,
+    ],
+  ])('%s in other files is refused', async (_what, files, reason) => {
+    const folder = mkdtempSync(join(root, 'files-'))
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
+    await expect(loadTextModel(folder, CLOCK)).rejects.toMatchObject({
+      name: 'ModelLoadError',
+      message: expect.stringMatching(reason),
+    })
+  })
+
   it('keeps words such as __proto__ to itself', () => {
     const words = vocab('"__proto__": 0, "constructor": 1, "a": 2')
     const tokenizer = createTokenizer(

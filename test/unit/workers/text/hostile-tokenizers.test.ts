@@ -64,6 +64,17 @@ describe('a tokenizer is refused at load', () => {
     ['with words of any length', wordPiece({ a: 0 }, 1e9), /max_input_chars_per_word/],
     ['with words of a length that is not a number', wordPiece({ a: 0 }, 'NaN'), /max_input_chars/],
     ['with a token of megabytes', model({ vocab: { ['a'.repeat(1e6)]: 0 } }), /token too long/],
+    [
+      'with millions of tokens',
+      model({ vocab: Array(1_000_001).fill(['a', 0]) }),
+      /1000001 tokens/,
+    ],
+    ['with millions of merges', model({ merges: Array(1_000_001).fill('a b') }), /1000001 merges/],
+    [
+      'with hundreds of thousands of added tokens',
+      { ...json, added_tokens: Array(100_001).fill({ id: 0, content: 'a' }) },
+      /100001 added tokens/,
+    ],
     ['with merges of nothing', model({ merges: ['a ', ' b'] }), /merges/],
     ['with merges of three', model({ merges: [['a', 'b', 'c']] }), /merges/],
     ['with merges that are numbers', model({ merges: [1, 2] }), /merges/],

@@ -10,10 +10,10 @@ const piece = (text: string, score: number, kind = 1) =>
 const trainer = (algorithm: number) => field(2, [numberField(3, algorithm)])
 const model = (...parts: readonly Uint8Array[]) => readSentencePiece(Buffer.concat(parts))
 
-it('reads pieces, their kinds and the settings of the normalizer', () => {
+it('reads pieces, their kinds and the settings of the normalizer', async () => {
   const normalizer = field(3, [numberField(3, 0), numberField(4, 0)])
   expect(
-    model(piece('<unk>', 0, 2), piece('</s>', 0, CONTROL), piece('▁a', -0.5), normalizer),
+    await model(piece('<unk>', 0, 2), piece('</s>', 0, CONTROL), piece('▁a', -0.5), normalizer),
   ).toEqual({
     pieces: [
       ['<unk>', 0],
@@ -38,15 +38,18 @@ it.each<[string, readonly Uint8Array[]]>([
   ['it has a piece or a table too long', [piece('a'.repeat(3000), 0)]],
   ['the score of a piece is not a number', [piece('a', Number.NaN)]],
   ['it is not a SentencePiece model', [numberField(1, 7)]],
-])('is refused: %s', (sentence, parts) => {
-  expect(() => model(...parts)).toThrow(sentence)
+  ['it has too many fields', [piece('a', 0), ...Array.from({ length: 17 }, () => trainer(1))]],
+  ['it has too many fields', [piece('a', 0), field(2, Buffer.alloc(200_002, '\x18\x01'))]],
+  ['it has too many fields', [field(1, Buffer.alloc(34, '\x18\x01'))]],
+])('is refused: %s', async (sentence, parts) => {
+  await expect(model(...parts)).rejects.toThrow(sentence)
 })
 
 it('orders merges by their scores, then by the lengths of their parts', async () => {
   const pieces = ['<unk>', 'a', 'b', '😀', 'ab', 'ba', 'aba', 'a😀'].map((text, id) =>
     piece(text, text === 'ba' ? -1 : -id),
   )
-  expect((await modelOfPieces(model(...pieces, trainer(2)))).merges).toEqual([
+  expect((await modelOfPieces(await model(...pieces, trainer(2)))).merges).toEqual([
     ['b', 'a'],
     ['a', 'b'],
     ['ab', 'a'],
@@ -56,7 +59,7 @@ it('orders merges by their scores, then by the lengths of their parts', async ()
 })
 
 it('marks pieces outside a vocabulary, and tokens that no text has', async () => {
-  const read = model(piece('<unk>', 0, 2), piece('a', -1), piece('b', -2))
+  const read = await model(piece('<unk>', 0, 2), piece('a', -1), piece('b', -2))
   expect(await modelOfVocabulary(read, ['<unk>', 'b', 'c'], '<unk>')).toMatchObject({
     unk_id: 0,
     vocab: [
