@@ -47,37 +47,33 @@ export function withoutUnused(view: GraphView): Graph {
     view,
     graph.outputs.map(({ name }) => name),
   )
-  return {
-    ...graph,
-    nodes,
-    constants,
-    inputs: graph.inputs.filter(({ name }) => inputs.includes(name)),
-  }
+  const read = new Set(inputs)
+  return { ...graph, nodes, constants, inputs: graph.inputs.filter(({ name }) => read.has(name)) }
 }
 
-/** Nodes in topological order. Nodes of a cycle are missing. */
+/** Nodes in topological order, except those of a cycle. */
 export function sorted(nodes: readonly GraphNode[]): GraphNode[] {
   const producers = new Map(
     nodes.flatMap((node) => node.outputs.map((name) => [name, node] as const)),
   )
-  const done = new Set<GraphNode>()
+  const seen = new Set<GraphNode>()
   const order: GraphNode[] = []
-  const sources = (node: GraphNode): GraphNode[] =>
-    [...node.inputs, ...outerNames(node)].flatMap((name) => producers.get(name) ?? [])
+  const visit = (
+    node: GraphNode,
+  ): { readonly node: GraphNode; readonly sources: Iterator<GraphNode> } => {
+    seen.add(node)
+    const names = [...node.inputs, ...outerNames(node)]
+    const sources = names.flatMap((name) => producers.get(name) ?? [])
+    return { node, sources: sources.values() }
+  }
   for (const root of nodes) {
-    const stack = [root]
-    for (let node = stack.at(-1); node !== undefined; node = stack.at(-1)) {
-      const next = done.has(node)
-        ? undefined
-        : sources(node).find((source) => !done.has(source) && !stack.includes(source))
-      if (next) {
-        stack.push(next)
-        continue
-      }
-      stack.pop()
-      if (done.has(node)) continue
-      done.add(node)
-      order.push(node)
+    const stack = seen.has(root) ? [] : [visit(root)]
+    for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
+      const { value: source } = top.sources.next()
+      if (source === undefined) {
+        stack.pop()
+        order.push(top.node)
+      } else if (!seen.has(source)) stack.push(visit(source))
     }
   }
   return order

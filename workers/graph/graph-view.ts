@@ -8,6 +8,7 @@ export class GraphView {
   readonly #producers = new Map<string, GraphNode>()
   readonly #consumers = new Map<string, GraphNode[]>()
   readonly #constants = new Map<string, Constant>()
+  readonly #sources = new Map<string, string>()
 
   constructor(graph: Graph) {
     this.graph = graph
@@ -53,12 +54,14 @@ export class GraphView {
   /** The source of a tensor, skipping nodes that only rename it. */
   source(name: string): string {
     let at = name
-    // Bounded, because the nodes of an invalid file may form a cycle.
-    for (let renamed = 0; renamed < this.graph.nodes.length; renamed += 1) {
-      const node = this.producer(at)
-      if (node?.operator !== 'Identity') break
-      at = node.inputs[0] as string
+    const renamed = new Set<string>()
+    for (let node = this.producer(at); node?.operator === 'Identity'; node = this.producer(at)) {
+      // The nodes of an invalid file may form a cycle.
+      if (renamed.has(at)) break
+      renamed.add(at)
+      at = this.#sources.get(at) ?? (node.inputs[0] as string)
     }
+    for (const other of renamed) this.#sources.set(other, at)
     return at
   }
 }

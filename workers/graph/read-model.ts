@@ -9,6 +9,7 @@ import {
   assembleGraph,
   assembleModel,
   type GraphPart,
+  PartBudget,
   readGraphPart,
 } from './read-parts.ts'
 import { type Field, FORMS, fieldsOf, HEADER_BYTES_MAX, readField } from './wire.ts'
@@ -62,6 +63,7 @@ class FileReader {
   readonly #name: string
   #window: Buffer = Buffer.alloc(0)
   #windowStart = 0
+  readonly #budget = new PartBudget()
   #numFields = 0
   #graphBytes = 0
 
@@ -79,7 +81,7 @@ class FileReader {
       } else parts.push(await this.#read(field.from, field.end))
     }
     if (graph === undefined) throw new RangeError('it has no graph')
-    return assembleModel(Buffer.concat(parts), graph)
+    return assembleModel(Buffer.concat(parts), graph, this.#budget)
   }
 
   async #readGraph({ start, end }: Field): Promise<Graph> {
@@ -90,7 +92,7 @@ class FileReader {
         parts.push({ kind: 'constant', constant: await this.#readWeights(field) })
       } else
         for (const part of fieldsOf(await this.#read(field.from, field.end)))
-          parts.push(readGraphPart(part))
+          parts.push(readGraphPart(part, this.#budget))
     }
     return assembleGraph(parts)
   }
@@ -104,7 +106,7 @@ class FileReader {
       if (field.number === TENSOR_RAW_DATA && isLarge) raw = field
       else header.push(await this.#read(field.from, field.end))
     }
-    const constant = assembleConstant(Buffer.concat(header))
+    const constant = assembleConstant(Buffer.concat(header), this.#budget)
     if (raw === undefined) return constant
     const length = raw.end - raw.start
     return { ...constant, data: { kind: 'file', location: this.#name, offset: raw.start, length } }

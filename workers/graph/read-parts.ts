@@ -13,6 +13,43 @@ import { type Field, FORMS, field, fieldsOf, signed, varintsOf } from './wire.ts
 
 type FieldWithBody = Field & { readonly body: Uint8Array }
 
+const PARTS_MAX = 4_000_000 // one with thousands of experts has some 2,000,000
+const GRAPHS_DEPTH_MAX = 32 // as ONNX Runtime reads them
+
+/** Counts the parts of a model as they are read. All methods throw `RangeError` beyond a limit. */
+export class PartBudget {
+  #parts = 0
+  #depth = 0
+
+  /** Reads a graph within another one. */
+  readNested<T>(read: () => T): T {
+    if (this.#depth === GRAPHS_DEPTH_MAX) throw new RangeError('its graphs are nested too deeply')
+    this.#depth += 1
+    const result = read()
+    this.#depth -= 1
+    return result
+  }
+
+  *fieldsOf(bytes: Uint8Array): Generator<FieldWithBody> {
+    for (const part of fieldsOf(bytes)) {
+      this.#count()
+      yield part
+    }
+  }
+
+  *varintsOf(part: FieldWithBody): Generator<bigint> {
+    for (const value of varintsOf(part)) {
+      this.#count()
+      yield value
+    }
+  }
+
+  #count(): void {
+    this.#parts += 1
+    if (this.#parts > PARTS_MAX) throw new RangeError(`it has over ${PARTS_MAX} parts`)
+  }
+}
+
 /** A part of a graph, in the order in which they were found. */
 export type GraphPart =
   | { readonly kind: 'node'; readonly node: GraphNode }
@@ -23,33 +60,33 @@ export type GraphPart =
   | { readonly kind: 'rest'; readonly bytes: Uint8Array }
 
 /** A model from the fields of a ModelProto other than its graph. */
-export function assembleModel(fields: Uint8Array, graph: Graph): Model {
+export function assembleModel(fields: Uint8Array, graph: Graph, budget: PartBudget): Model {
   const opsets: OperatorSet[] = []
   const functions: ModelFunction[] = []
   const rest: Uint8Array[] = []
   let irVersion = 0
-  for (const part of fieldsOf(fields)) {
+  for (const part of budget.fieldsOf(fields)) {
     if (part.number === 1) irVersion = Number(part.value)
-    else if (part.number === 8) opsets.push(readOperatorSet(part.body))
-    else if (part.number === 25) functions.push(readFunction(part.body))
+    else if (part.number === 8) opsets.push(readOperatorSet(part.body, budget))
+    else if (part.number === 25) functions.push(readFunction(part.body, budget))
     else rest.push(fields.subarray(part.from, part.end))
   }
   return { irVersion, opsets, graph, functions, rest }
 }
 
 /** A field of a GraphProto. */
-export function readGraphPart(part: FieldWithBody): GraphPart {
+export function readGraphPart(part: FieldWithBody, budget: PartBudget): GraphPart {
   switch (part.number) {
     case 1:
-      return { kind: 'node', node: readNode(part.body) }
+      return { kind: 'node', node: readNode(part.body, budget) }
     case 2:
       return { kind: 'name', name: text(part.body) }
     case 5:
-      return { kind: 'constant', constant: assembleConstant(part.body) }
+      return { kind: 'constant', constant: assembleConstant(part.body, budget) }
     case 11:
-      return { kind: 'input', value: readValue(part.body) }
+      return { kind: 'input', value: readValue(part.body, budget) }
     case 12:
-      return { kind: 'output', value: readValue(part.body) }
+      return { kind: 'output', value: readValue(part.body, budget) }
     case 13: // shapes inside the graph, which are derived from the rest of it
       return { kind: 'derived' }
     default:
@@ -76,46 +113,49 @@ export function assembleGraph(parts: readonly GraphPart[]): Graph {
   return { name, nodes, constants, inputs, outputs, rest }
 }
 
-function readGraph(bytes: Uint8Array): Graph {
-  return assembleGraph(Array.from(fieldsOf(bytes), readGraphPart))
+function readGraph(bytes: Uint8Array, budget: PartBudget): Graph {
+  return budget.readNested(() =>
+    assembleGraph(Array.from(budget.fieldsOf(bytes), (part) => readGraphPart(part, budget))),
+  )
 }
 
-function readOperatorSet(bytes: Uint8Array): OperatorSet {
+function readOperatorSet(bytes: Uint8Array, budget: PartBudget): OperatorSet {
   let opset = { domain: '', version: 0 }
-  for (const part of fieldsOf(bytes)) {
+  for (const part of budget.fieldsOf(bytes)) {
     if (part.number === 1) opset = { ...opset, domain: text(part.body) }
     if (part.number === 2) opset = { ...opset, version: Number(part.value) }
   }
   return opset
 }
 
-function readFunction(bytes: Uint8Array): ModelFunction {
+function readFunction(bytes: Uint8Array, budget: PartBudget): ModelFunction {
   const nodes: GraphNode[] = []
   let [name, domain] = ['', '']
-  for (const part of fieldsOf(bytes)) {
+  for (const part of budget.fieldsOf(bytes)) {
     if (part.number === 1) name = text(part.body)
-    if (part.number === 7) nodes.push(readNode(part.body))
+    if (part.number === 7) nodes.push(readNode(part.body, budget))
     if (part.number === 10) domain = text(part.body)
   }
   return { name, domain, nodes, bytes }
 }
 
-function readNode(bytes: Uint8Array): GraphNode {
+function readNode(bytes: Uint8Array, budget: PartBudget): GraphNode {
   const inputs: string[] = []
   const outputs: string[] = []
-  const attributes: Record<string, Attribute> = {}
+  const attributes: [string, Attribute][] = []
   const rest: Uint8Array[] = []
   let [name, operator, domain] = ['', '', '']
-  for (const part of fieldsOf(bytes)) {
+  for (const part of budget.fieldsOf(bytes)) {
     if (part.number === 1) inputs.push(text(part.body))
     else if (part.number === 2) outputs.push(text(part.body))
     else if (part.number === 3) name = text(part.body)
     else if (part.number === 4) operator = text(part.body)
-    else if (part.number === 5) Object.assign(attributes, readAttribute(part.body))
+    else if (part.number === 5) attributes.push(readAttribute(part.body, budget))
     else if (part.number === 7) domain = text(part.body)
     else rest.push(bytes.subarray(part.from, part.end))
   }
-  return { name, operator, domain, inputs, outputs, attributes, rest }
+  const named = Object.fromEntries(attributes)
+  return { name, operator, domain, inputs, outputs, attributes: named, rest }
 }
 
 const ATTRIBUTE_KINDS = [
@@ -133,20 +173,21 @@ const ATTRIBUTE_KINDS = [
 /**
  * An attribute and its name. Older files state no type, which then follows from the value's field.
  */
-function readAttribute(bytes: Uint8Array): Record<string, Attribute> {
-  const parts = Array.from(fieldsOf(bytes))
+function readAttribute(bytes: Uint8Array, budget: PartBudget): [string, Attribute] {
+  const parts = Array.from(budget.fieldsOf(bytes))
   const find = (number: number): FieldWithBody | undefined =>
     parts.find((part) => part.number === number)
   const name = text(find(1)?.body ?? new Uint8Array())
   const stated = Number(find(20)?.value ?? 0n)
   const implied = parts.find(({ number }) => number >= 2 && number <= 9)?.number ?? 1
   const kind = find(21) ? undefined : ATTRIBUTE_KINDS[stated || implied - 1]
-  return { [name]: readAttributeValue(kind, parts) ?? { kind: 'other', bytes } }
+  return [name, readAttributeValue(kind, parts, budget) ?? { kind: 'other', bytes }]
 }
 
 function readAttributeValue(
   kind: (typeof ATTRIBUTE_KINDS)[number],
   parts: readonly FieldWithBody[],
+  budget: PartBudget,
 ): Attribute | undefined {
   const all = (number: number): FieldWithBody[] => parts.filter((part) => part.number === number)
   const body = (number: number): Uint8Array => all(number)[0]?.body ?? new Uint8Array()
@@ -158,13 +199,13 @@ function readAttributeValue(
     case 'string':
       return isText(body(4)) ? { kind, value: text(body(4)) } : undefined
     case 'tensor':
-      return { kind, value: assembleConstant(body(5)) }
+      return { kind, value: assembleConstant(body(5), budget) }
     case 'graph':
-      return { kind, value: readGraph(body(6)) }
+      return { kind, value: readGraph(body(6), budget) }
     case 'floats':
       return { kind, value: all(7).flatMap((part) => floats(part.body)) }
     case 'ints':
-      return { kind, value: all(8).flatMap((part) => Array.from(varintsOf(part), signed)) }
+      return { kind, value: all(8).flatMap((part) => Array.from(budget.varintsOf(part), signed)) }
     case 'strings':
       return all(9).every((part) => isText(part.body))
         ? { kind, value: all(9).map((part) => text(part.body)) }
@@ -187,39 +228,42 @@ const BYTES_OF_INT32_DATA: Readonly<Record<number, number>> = {
 }
 
 /** A TensorProto whose data become bytes, even if a typed list holds them. */
-export function assembleConstant(bytes: Uint8Array): Constant {
+export function assembleConstant(bytes: Uint8Array, budget: PartBudget): Constant {
   const dims: number[] = []
   const other: Uint8Array[] = []
   const lists = new Map<number, FieldWithBody[]>()
   let [name, onnxType] = ['', 0]
-  for (const part of fieldsOf(bytes)) {
-    if (part.number === 1) dims.push(...Array.from(varintsOf(part), (dim) => Number(signed(dim))))
+  for (const part of budget.fieldsOf(bytes)) {
+    if (part.number === 1) for (const dim of budget.varintsOf(part)) dims.push(Number(signed(dim)))
     else if (part.number === 2) onnxType = Number(part.value)
     else if (part.number === 8) name = text(part.body)
     else {
       other.push(bytes.subarray(part.from, part.end))
-      lists.set(part.number, [...(lists.get(part.number) ?? []), part])
+      const list = lists.get(part.number)
+      if (list) list.push(part)
+      else lists.set(part.number, [part])
     }
   }
-  const data = readData(onnxType, lists) ?? { kind: 'other', fields: Buffer.concat(other) }
+  const data = readData(onnxType, lists, budget) ?? { kind: 'other', fields: Buffer.concat(other) }
   return { name, onnxType, dims, data }
 }
 
 function readData(
   onnxType: number,
   lists: ReadonlyMap<number, readonly FieldWithBody[]>,
+  budget: PartBudget,
 ): ConstantData | undefined {
   const joined = (number: number): Uint8Array =>
     Buffer.concat((lists.get(number) ?? []).map(({ body }) => body))
-  if (lists.has(13)) return readReference(lists.get(13) ?? [])
+  if (lists.has(13)) return readReference(lists.get(13) ?? [], budget)
   if (lists.has(9)) return { kind: 'bytes', bytes: joined(9) }
   const element = BYTES_OF_INT32_DATA[onnxType]
   if (lists.has(5) && element !== undefined) {
-    const bytes = (lists.get(5) ?? []).flatMap((part) => [...varintsOf(part)])
+    const bytes = (lists.get(5) ?? []).flatMap((part) => [...budget.varintsOf(part)])
     return { kind: 'bytes', bytes: integerBytes(bytes, element) }
   }
   if (lists.has(7) && onnxType === 7) {
-    const values = (lists.get(7) ?? []).flatMap((part) => [...varintsOf(part)])
+    const values = (lists.get(7) ?? []).flatMap((part) => [...budget.varintsOf(part)])
     return { kind: 'bytes', bytes: integerBytes(values, 8) }
   }
   // Floating-point numbers are packed as they are in memory.
@@ -229,11 +273,11 @@ function readData(
   return isEmpty ? { kind: 'bytes', bytes: new Uint8Array() } : undefined
 }
 
-function readReference(entries: readonly FieldWithBody[]): ConstantData {
+function readReference(entries: readonly FieldWithBody[], budget: PartBudget): ConstantData {
   const values = new Map<string, string>()
   for (const { body } of entries) {
     const [key, value] = [1, 2].map((number) => {
-      return text([...fieldsOf(body)].find((part) => part.number === number)?.body ?? body)
+      return text([...budget.fieldsOf(body)].find((part) => part.number === number)?.body ?? body)
     })
     values.set(key ?? '', value ?? '')
   }
@@ -255,14 +299,14 @@ function integerBytes(values: readonly bigint[], element: number): Uint8Array {
   return bytes.subarray(0, values.length * element)
 }
 
-function readValue(bytes: Uint8Array): GraphValue {
+function readValue(bytes: Uint8Array, budget: PartBudget): GraphValue {
   const rest: Uint8Array[] = []
   let name = ''
   let type: { onnxType: number; dims: (number | string)[] | undefined } | undefined
-  for (const part of fieldsOf(bytes)) {
+  for (const part of budget.fieldsOf(bytes)) {
     if (part.number === 1) name = text(part.body)
     else {
-      const found = part.number === 2 ? readTensorType(part.body) : undefined
+      const found = part.number === 2 ? readTensorType(part.body, budget) : undefined
       if (found) type = found
       else rest.push(bytes.subarray(part.from, part.end))
     }
@@ -272,20 +316,22 @@ function readValue(bytes: Uint8Array): GraphValue {
 
 function readTensorType(
   bytes: Uint8Array,
+  budget: PartBudget,
 ): { onnxType: number; dims: (number | string)[] | undefined } | undefined {
-  const tensor = [...fieldsOf(bytes)].find(({ number }) => number === 1)
+  const tensor = [...budget.fieldsOf(bytes)].find(({ number }) => number === 1)
   if (tensor?.form !== FORMS.withLength) return undefined
   let onnxType = 0
   let dims: (number | string)[] | undefined
-  for (const part of fieldsOf(tensor.body)) {
+  for (const part of budget.fieldsOf(tensor.body)) {
     if (part.number === 1) onnxType = Number(part.value)
-    if (part.number === 2) dims = Array.from(fieldsOf(part.body), ({ body }) => readSize(body))
+    if (part.number === 2)
+      dims = Array.from(budget.fieldsOf(part.body), ({ body }) => readSize(body, budget))
   }
   return { onnxType, dims }
 }
 
-function readSize(bytes: Uint8Array): number | string {
-  for (const part of fieldsOf(bytes)) {
+function readSize(bytes: Uint8Array, budget: PartBudget): number | string {
+  for (const part of budget.fieldsOf(bytes)) {
     if (part.number === 1) return Number(signed(part.value))
     if (part.number === 2) return text(part.body)
   }

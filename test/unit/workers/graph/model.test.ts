@@ -20,8 +20,10 @@ import {
   makeValue,
 } from '#workers/graph/model.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
+import { field, numberField } from '#workers/graph/wire.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
+import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
 
 let folder: string
 let runtime: Runtime
@@ -77,6 +79,16 @@ describe('a model of a file', () => {
     ['is broken off', (bytes: Buffer) => bytes.subarray(0, bytes.length / 2), 'a field is broken'],
     ['is empty', () => Buffer.alloc(0), 'it has no graph'],
     ['is no protocol buffer', () => Buffer.from('<html>'), 'a field is broken'],
+    [
+      'nests its graphs too deeply',
+      () => Buffer.from(writeModel(nested(33))),
+      'its graphs are nested too deeply',
+    ],
+    [
+      'has millions of parts',
+      () => Buffer.from(field(7, field(1, Buffer.alloc(8_000_002, Buffer.from([0x0a, 0]))))),
+      'it has over 4000000 parts',
+    ],
     ['states a size beyond its end', () => Buffer.from([0x3a, 0xff, 0xff, 0xff, 0x7f]), 'broken'],
   ])('that %s is refused with one sentence', async (_case, change, message) => {
     const file = join(folder, 'broken.onnx')
@@ -85,10 +97,47 @@ describe('a model of a file', () => {
     await expect(readModelFile(file)).rejects.toThrow(message)
   })
 
+  it('is read with lists of numbers that are not packed', async () => {
+    const count = 200_000
+    const tensor = field(5, [
+      numberField(1, count),
+      numberField(2, ELEMENT_TYPES.int32.onnxType),
+      field(8, 'list'),
+      ...Array.from({ length: count }, (_, at) => numberField(5, at)),
+    ])
+    const file = join(folder, 'list.onnx')
+    writeFileSync(file, field(7, tensor))
+    const { graph } = await readModelFile(file)
+    expect(new GraphView(graph).numbers('list')?.at(-1)).toBe(count - 1)
+  })
+
+  it('keeps attributes of any name', async () => {
+    const attributes = Object.fromEntries([['__proto__', int(7)]])
+    const node = makeNode('Clip', ['x'], 'y', { attributes })
+    const file = join(folder, 'names.onnx')
+    writeFileSync(
+      file,
+      writeModel(makeModel({ name: 'a', nodes: [node], inputs: [], outputs: [] })),
+    )
+    const read = (await readModelFile(file)).graph.nodes[0]?.attributes
+    expect(Object.entries(read ?? {})).toEqual([['__proto__', int(7)]])
+  })
+
   it('that is missing is refused', async () => {
     await expect(readModelFile(join(folder, 'none.onnx'))).rejects.toThrow('ENOENT')
   })
 })
+
+/** A model whose node has a graph, whose node has a graph, and so on. */
+function nested(depth: number): Model {
+  let model = makeModel({ name: 'inner', nodes: [], inputs: [], outputs: [] })
+  for (let level = 0; level < depth; level += 1) {
+    const body = { kind: 'graph', value: model.graph } as const
+    const node = makeNode('If', ['x'], 'y', { attributes: { body } })
+    model = makeModel({ name: 'outer', nodes: [node], inputs: [], outputs: [] })
+  }
+  return model
+}
 
 /** y = (x · 2 + x) with a node that nothing needs. */
 const SMALL: Model = makeModel({
@@ -132,6 +181,16 @@ describe('a graph', () => {
     const nodes = [makeNode('Identity', ['b'], 'a'), makeNode('Identity', ['a'], 'b')]
     const cyclic = new GraphView({ ...SMALL.graph, nodes })
     expect(match(cyclic, 'a', { operator: 'Add', inputs: ['x'] })).toBeUndefined()
+  })
+
+  it('is sorted and followed in linear time, however many nodes are renamed', () => {
+    const count = 50_000
+    const nodes = Array.from({ length: count }, (_, at) =>
+      makeNode('Identity', [`t${at}`], `t${at + 1}`),
+    )
+    const long = new GraphView({ ...SMALL.graph, nodes })
+    expect(sorted(nodes.toReversed())).toEqual(nodes)
+    for (let at = 1; at <= count; at += 1) expect(long.source(`t${at}`) === 't0').toBe(true)
   })
 
   it('returns the part that computes a tensor from a boundary', () => {
