@@ -15,8 +15,10 @@ const CAP = ['MAXLEN', '~', STREAM_FRAMES_MAX] as const
 const STREAM_TTL_MS = 60_000
 const TOUCH_INTERVAL_MS = 5000
 const TOUCHED_MAX = 1000
+/** Characters of one reply: 2,048 vectors of 4,096 values take 45 million. */
+const REPLY_CHARS_MAX = 48 * 1024 * 1024
 /** Characters that may wait for Redis per stream; beyond them its replies are dropped. */
-const PENDING_CHARS_MAX = 16 * 1024 * 1024
+const PENDING_CHARS_MAX = 2 * REPLY_CHARS_MAX
 const RETRY_DELAY_MS_MAX = 500
 /**
  * Tokens that follow a frame within this time join the next frame: readers see no difference, and a
@@ -86,16 +88,22 @@ export class ReplyWriter {
     this.#onOverflow = onOverflow
   }
 
-  /** Adds a numbered reply of a run; deltas join pending deltas of the same run. */
-  push(replyTo: string, replySource: ReplySource, body: ReplyBody): void {
+  /**
+   * Adds a numbered reply of a run; deltas join pending deltas of the same run. False for a reply
+   * that is too large to be sent, which is not added.
+   */
+  push(replyTo: string, replySource: ReplySource, body: ReplyBody): boolean {
     const outlet = this.#outlet(replyTo)
-    outlet.pendingChars +=
+    const added =
       body.type === 'delta'
         ? addDeltas(outlet, replySource, body)
         : addReply(outlet, replySource, body)
+    if (added === undefined) return false
+    outlet.pendingChars += added
     if (body.type !== 'delta' && body.type !== 'progress') outlet.isUrgent = true
     if (outlet.pendingChars > PENDING_CHARS_MAX) this.#overflow(replyTo)
     else this.#scheduleFlush(replyTo, outlet)
+    return true
   }
 
   /** Resolves when all replies for an owner are in its stream, or were dropped. */
@@ -244,11 +252,16 @@ export class ReplyWriter {
   }
 }
 
-/** Adds a reply that is independent of earlier ones; returns its number of characters. */
-function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): number {
+/**
+ * Adds a reply that is independent of earlier ones; returns its number of characters, or undefined
+ * if they are too many.
+ */
+function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): number | undefined {
+  const seq = replySource.seq + 1
+  const text = JSON.stringify({ ...body, ...replySource, seq })
+  if (text.length > REPLY_CHARS_MAX) return undefined
   outlet.open.delete(replySource)
-  replySource.seq += 1
-  const text = JSON.stringify({ ...body, ...replySource })
+  replySource.seq = seq
   outlet.pending.push({ text, end: '', numJoined: 0 })
   return text.length
 }

@@ -17,17 +17,16 @@ import type {
   TokenConstraint,
 } from '#workers/sampling/constraint/token-constraint.ts'
 import { rankOf, scoreToken } from '#workers/sampling/logprobs.ts'
-import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
-import { limitThinking } from '#workers/sampling/thinking-budget.ts'
-import { allowOnly, banRepetition, banSequences, banStarts } from '#workers/sampling/token-rules.ts'
+import { type EarlyBan, Sampler } from '#workers/sampling/sampler.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { EditFollower } from '#workers/text/prompt-lookup.ts'
-import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
 
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
+import type { ScoreBudget } from './score-budget.ts'
+import { sequenceRules } from './sequence-rules.ts'
 import {
   namedById,
   type PromptScore,
@@ -48,6 +47,7 @@ export interface CandidateOptions {
   readonly constraint: ConstraintSource | undefined
   readonly followingBudget: FollowingBudget
   readonly outlet: DeltaOutlet
+  readonly scoreBudget: ScoreBudget
 }
 
 /** State that the candidates of a job share while they run. */
@@ -101,6 +101,7 @@ export class CandidateRun {
       stop: stopsOf(model, input),
       ending: input.ending,
       constraint: this.#constraint,
+      keepsScores: () => !options.scoreBudget.isSpent,
     })
     // The text delivered before the resumption started with the echo.
     this.#hasEchoed = !input.echo || this.#resume !== undefined
@@ -231,7 +232,13 @@ export class CandidateRun {
   #take(token: SampledToken): boolean {
     this.#echo()
     const score = token.logprob === undefined ? undefined : scoreOf(token, token.logprob)
-    this.#options.outlet.add(this.#shown(this.#text.push(token.tokenId, score)))
+    const { input, outlet, scoreBudget } = this.#options
+    if (input.logprobs !== null) {
+      const count = 1 + input.logprobs
+      if (input.stream) scoreBudget.add(count)
+      else scoreBudget.charge(count)
+    }
+    outlet.add(this.#shown(this.#text.push(token.tokenId, score)))
     return !this.#text.isComplete
   }
 
@@ -279,8 +286,10 @@ export class CandidateRun {
     return this.#named(presentPromptLogprobs(pieces, prompt, scored))
   }
 
+  /** The result of a long stream does not repeat its scores, which were sent with their tokens. */
   #logprobs(): TokenLogprob[] | undefined {
-    if (this.#options.input.logprobs === null) return undefined
+    const { input, scoreBudget } = this.#options
+    if (input.logprobs === null || scoreBudget.isSpent) return undefined
     const own = this.#text.logprobs()
     if (own === undefined) return undefined
     return [...(this.#promptLogprobs() ?? []), ...this.#named(own), ...this.#endLogprobs()]
@@ -319,44 +328,6 @@ export class CandidateRun {
   #named(entries: readonly TokenLogprob[]): readonly TokenLogprob[] {
     return this.#options.input.namesTokensById === true ? entries.map(namedById) : entries
   }
-}
-
-function sequenceRules(
-  text: CompletionModel['text'],
-  answer: {
-    readonly input: GenerateInput
-    readonly prompt: PreparedPrompt
-    readonly endTokenIds: ReadonlySet<number>
-  },
-): readonly SequenceRule[] {
-  const { input, prompt, endTokenIds } = answer
-  const { allowedTokenIds: allowed, badWords = [] } = input.tokenRules ?? {}
-  const tokensMax = thinkingTokensMax(text, input.hints)
-  const tags = findThinkingTags(text)
-  const spellings = badWords.flatMap((word) => spellingsOf(text, word))
-  const {
-    bannedSequences = [],
-    bannedStarts = [],
-    repeatedSequenceLength = 0,
-  } = text.generation ?? {}
-  const banned = [...spellings, ...bannedSequences]
-  const read = prompt.source?.startTokenIds ?? prompt.tokenIds
-  return [
-    ...(allowed === undefined ? [] : [allowOnly(new Set(allowed), endTokenIds)]),
-    ...(banned.length === 0 ? [] : [banSequences(banned)]),
-    ...(bannedStarts.length === 0 ? [] : [banStarts(bannedStarts)]),
-    ...(repeatedSequenceLength === 0 ? [] : [banRepetition(repeatedSequenceLength, read)]),
-    ...(tokensMax === undefined || tags === undefined
-      ? []
-      : [limitThinking({ tags, tokensMax, promptTokenIds: prompt.tokenIds })]),
-  ]
-}
-
-/** The tokens of a word at the beginning of a text and after a space. */
-function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): number[][] {
-  return [word, ` ${word.trimStart()}`].map((spelling) =>
-    tokenizer.encode(spelling, { addSpecialTokens: false }),
-  )
 }
 
 /** The pieces of an answer; markers of a chat's dialect are visible text. */

@@ -33,6 +33,7 @@ export class CandidateText {
   readonly #constraint: TokenConstraint | undefined
   readonly #spans: Span[] = []
   readonly #scores: (TokenScore | undefined)[] = []
+  readonly #keepsScores: () => boolean
   #characters = 0
   #shownSpans = 0
   #hasStopped = false
@@ -46,6 +47,8 @@ export class CandidateText {
     readonly stop: readonly string[]
     readonly ending: EndingRules | undefined
     readonly constraint: TokenConstraint | undefined
+    /** Whether scores are still needed once their tokens were shown. */
+    readonly keepsScores: () => boolean
   }) {
     this.index = options.index
     this.#pieces = options.pieces
@@ -54,6 +57,7 @@ export class CandidateText {
     this.#stops = new StopStrings(options.stop, { keepsStop })
     this.#minTokens = minTokens ?? 0
     this.#constraint = options.constraint
+    this.#keepsScores = options.keepsScores
   }
 
   /** True once a stop string was found or the required format is complete. */
@@ -129,6 +133,7 @@ export class CandidateText {
 
   #delta(tokenIds: readonly number[], shownBefore: number): CandidateDelta {
     const logprobs = this.#shownSpans > shownBefore ? this.#entries(shownBefore) : undefined
+    if (!this.#keepsScores()) this.#scores.fill(undefined, shownBefore, this.#shownSpans)
     return {
       index: this.index,
       text: this.#shownText,

@@ -30,6 +30,7 @@ import { formPathOf } from './constraint-plan.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { processScore } from './score.ts'
+import { promptScoresOf, ScoreBudget } from './score-budget.ts'
 import { checkSourceFields, prepareSource } from './source-prompt.ts'
 import { processTokens } from './tokens.ts'
 
@@ -124,8 +125,10 @@ async function processGenerate(
     )
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
+  const scoreBudget = new ScoreBudget()
+  scoreBudget.charge(promptScoresOf(input, promptTokens))
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
-  const runs = openRuns({ model, input, constraint, outlet }, prompts)
+  const runs = openRuns({ model, input, constraint, outlet, scoreBudget }, prompts)
   const dialect = dialectOf(model, prompts, { input, isFree })
   const unread = [...ignored, ...ignoredHints(model.text, input.hints)]
   const promptTokenIds = input.returnsPromptTokens === true && {
@@ -165,7 +168,7 @@ async function processGenerate(
 
 /** The candidates of a job, which share the budget of their grammar. */
 function openRuns(
-  shared: Pick<CandidateOptions, 'model' | 'input' | 'constraint' | 'outlet'>,
+  shared: Pick<CandidateOptions, 'model' | 'input' | 'constraint' | 'outlet' | 'scoreBudget'>,
   prompts: readonly PreparedPrompt[],
 ): CandidateRun[] {
   const { bestOf } = shared.input

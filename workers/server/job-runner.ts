@@ -230,8 +230,8 @@ export class JobRunner {
         this.#prove(run)
       },
       result: (result, usage, timings) => {
+        if (!this.#say(run, { type: 'result', result, usage, timings })) throw answerTooLarge()
         run.observed?.result(usage)
-        this.#say(run, { type: 'result', result, usage, timings })
         run.hasEnded = true
       },
     }
@@ -244,12 +244,15 @@ export class JobRunner {
     void this.#options.writer.flushed(run.envelope.replyTo).then(() => run.passage?.prove())
   }
 
-  /** Replies after the end or after an abort are dropped. */
-  #say(run: Run, body: ReplyBody): void {
+  /**
+   * Replies after the end or after an abort are dropped. False for a reply that is too large to be
+   * sent.
+   */
+  #say(run: Run, body: ReplyBody): boolean {
     const { aborted, reason } = run.abort.signal
     const mayStillSay = reason === YIELD || (reason === ORPHAN && body.type === 'yielded')
-    if (run.hasEnded || (aborted && !mayStillSay)) return
-    this.#options.writer.push(run.envelope.replyTo, run.replySource, body)
+    if (run.hasEnded || (aborted && !mayStillSay)) return true
+    return this.#options.writer.push(run.envelope.replyTo, run.replySource, body)
   }
 
   #conclude(run: Run, error: unknown): void {
@@ -268,4 +271,12 @@ export class JobRunner {
     run.observed?.end('failed', shown)
     this.#say(run, { type: 'failed', error: wire })
   }
+}
+
+/** Another run would end the same way, so the request is refused. */
+function answerTooLarge(): ServiceError {
+  return failure.invalidRequest(
+    'The answer to this request is too large to be sent: please ask for less at a time.',
+    { code: 'answer_too_large' },
+  )
 }

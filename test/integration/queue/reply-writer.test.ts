@@ -146,13 +146,31 @@ describe('the reply writer', () => {
     const abandoned: string[] = []
     const bounded = new ReplyWriter(redis, log, (replyTo) => abandoned.push(replyTo))
     const one = replySource('one')
-    const text = 'x'.repeat(1024 ** 2)
-    for (let step = 1; step <= 16; step += 1) {
-      bounded.push(stream, one, { type: 'progress', step, steps: 16, text })
+    const text = 'x'.repeat(16 * 1024 ** 2)
+    for (let step = 1; step <= 6; step += 1) {
+      bounded.push(stream, one, { type: 'progress', step, steps: 6, text })
     }
     expect(abandoned).toEqual([stream])
     await bounded.flushed(stream)
     expect(await redis.xlen(stream)).toBe(0)
+    bounded.close()
+  })
+  it('takes a large result, and refuses one too large without dropping other replies', async () => {
+    const abandoned: string[] = []
+    const bounded = new ReplyWriter(redis, log, (replyTo) => abandoned.push(replyTo))
+    const [one, other] = [replySource('one'), replySource('other')]
+    const progress = (text: string): ReplyBody => ({ type: 'progress', step: 1, steps: 1, text })
+    expect(bounded.push(stream, other, started)).toBe(true)
+    expect(bounded.push(stream, one, progress('x'.repeat(45_000_000)))).toBe(true)
+    expect(bounded.push(stream, one, progress('x'.repeat(48 * 1024 ** 2)))).toBe(false)
+    expect(bounded.push(stream, one, { type: 'yielded' })).toBe(true)
+    await bounded.flushed(stream)
+    expect((await frames()).flat().map((reply) => [reply.jobId, reply.seq])).toEqual([
+      ['other', 1],
+      ['one', 1],
+      ['one', 2],
+    ])
+    expect(abandoned).toEqual([])
     bounded.close()
   })
 })

@@ -1,5 +1,7 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 
+import type { GenerateInput } from '#shared/contracts/completion.ts'
+import { NEUTRAL_SAMPLING } from '#test/support/sampling.ts'
 import { logprobOf, rankOf } from '#workers/sampling/logprobs.ts'
 
 import { encode, runJob } from './completion-job.ts'
@@ -50,4 +52,37 @@ it('scores a prompt again if another worker continues', async () => {
 it('returns none unless the request asks for them', async () => {
   const { result } = await runJob({ prompts: PROMPTS }, { engine: scriptedEngine(babble) })
   expect(result).not.toHaveProperty('promptLogprobs')
+})
+
+describe('an answer with more log-probabilities than one may have', () => {
+  const long = { form: 'text' as const, text: 'The quick brown fox. '.repeat(5) }
+  it.each<[string, Partial<GenerateInput>]>([
+    ['of its prompts', { prompts: Array(300).fill(long), promptLogprobs: 20 }],
+    ['of an echo', { prompts: [long], n: 1000, bestOf: 1000, echo: true, logprobs: 5 }],
+  ])('is refused before it is computed: %s', async (_what, input) => {
+    const engine = scriptedEngine(() => {
+      throw new Error('the engine ran')
+    })
+    await expect(runJob({ maxTokens: 1, ...input }, { engine })).rejects.toMatchObject({
+      kind: 'invalidRequest',
+      code: 'too_many_logprobs',
+    })
+  })
+
+  const tokens = 16
+  const many = { n: 1000, bestOf: 1000, maxTokens: tokens, logprobs: 20, sampling: { ...NEUTRAL_SAMPLING, temperature: 1, seed: 7 } }
+
+  it('is refused while it is computed', async () => {
+    const engine = scriptedEngine(babble)
+    await expect(runJob(many, { engine })).rejects.toMatchObject({ code: 'too_many_logprobs' })
+  })
+
+  it('is sent as a stream, whose result does not repeat them', async () => {
+    const engine = scriptedEngine(babble)
+    const { deltas, result } = await runJob({ ...many, stream: true }, { engine })
+    const sent = deltas.flatMap(({ logprobs = [] }) => logprobs)
+    expect(sent.length).toBeGreaterThan(200_000 / 21)
+    expect(sent.every(({ top }) => top.length === 20)).toBe(true)
+    expect(result.candidates[0]).not.toHaveProperty('logprobs')
+  })
 })
