@@ -30,6 +30,8 @@ const CHECK_TIMEOUT_MS = 2000
 /** Probes, metrics and consoles that ask within this interval share one check. */
 const KEPT_MS = 500
 const WATCH_INTERVAL_MS = 10_000
+/** While a dependency fails: its recovery must not be missed, else the next failure looks older. */
+const FAILING_INTERVAL_MS = 2000
 const REASON_LENGTH_MAX = 300
 
 /** Checks the dependencies of a process, and logs every change with its reason. */
@@ -65,9 +67,15 @@ export class Dependencies {
 
   /** Checks at once and at an interval, so that failures are logged without requests. */
   watch(signal: AbortSignal): void {
-    void this.states()
-    const timer = setInterval(() => void this.states(), WATCH_INTERVAL_MS).unref()
-    signal.addEventListener('abort', () => clearInterval(timer), { once: true })
+    let timer: NodeJS.Timeout | undefined
+    const look = async (): Promise<void> => {
+      await this.states()
+      if (signal.aborted) return
+      const isFailing = this.#failing.size > 0
+      timer = setTimeout(look, isFailing ? FAILING_INTERVAL_MS : WATCH_INTERVAL_MS).unref()
+    }
+    void look()
+    signal.addEventListener('abort', () => clearTimeout(timer), { once: true })
   }
 
   async #check(dependency: Dependency): Promise<DependencyState> {

@@ -47,6 +47,10 @@ const RULES: Readonly<Record<string, Rule>> = {
   '53200': (error) => unavailable(error),
   // Postgres: statement cancelled, for instance by its time limit.
   '57014': (error) => failure.deadline('The database took too long. Try again.', { cause: error }),
+  // Postgres: refused role or password, missing database, missing rights.
+  '28000': (error) => unavailable(error),
+  '28P01': (error) => unavailable(error),
+  '3D000': (error) => unavailable(error),
   // Postgres: too many connections, shutting down, starting up, connection failures.
   '53300': (error) => unavailable(error),
   '57P01': (error) => unavailable(error),
@@ -70,6 +74,7 @@ const CONNECTION_LOST = new RegExp(
     'Reached the max retries per request|connect ETIMEDOUT',
     "Too many Cluster redirections|Cluster isn't ready|Failed to refresh slots cache",
     '^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|BUSY|NOREPLICAS|UNBLOCKED) ',
+    '^(?:MISCONF|NOAUTH|NOPERM|WRONGPASS) ',
   ].join('|'),
 )
 

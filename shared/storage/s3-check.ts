@@ -9,17 +9,26 @@ interface Answer {
   readonly $metadata?: { readonly httpStatusCode?: number }
 }
 
+const UNKNOWN_KEY = 'it does not know the access key: check S3_ACCESS_KEY_ID'
+
 // Error codes of S3 and of connections, each of which points to one setting.
 const SENTENCES: Readonly<Record<string, string>> = {
   NoSuchBucket: 'it has no such bucket: check S3_BUCKET',
   InvalidBucketName: 'its name of the bucket is invalid: check S3_BUCKET',
-  InvalidAccessKeyId: 'it does not know the access key: check S3_ACCESS_KEY_ID',
+  InvalidAccessKeyId: UNKNOWN_KEY,
+  // versitygw
+  XAdminUserNotFound: UNKNOWN_KEY,
   SignatureDoesNotMatch: 'the secret does not fit the access key: check S3_SECRET_ACCESS_KEY',
   AccessDenied: 'the access key may not list the bucket: check its policy, and S3_BUCKET',
   AuthorizationHeaderMalformed: 'it is in another region: check S3_REGION',
   PermanentRedirect: 'the bucket is in another region: check S3_REGION and S3_ENDPOINT',
   EPROTO: 'it does not speak TLS: check S3_ENDPOINT, http or https',
   RequestTimeTooSkewed: 'the clock of this machine is wrong: synchronize it',
+}
+
+/** Whether an error code shows that a setting is wrong: no request works until it is corrected. */
+export function isWrongSetting(code: string | undefined): boolean {
+  return code !== undefined && Object.hasOwn(SENTENCES, code)
 }
 
 /** Explains why a bucket cannot be used, and names the setting to check. */

@@ -5,11 +5,13 @@ import type { S3Client } from '@aws-sdk/client-s3'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { storageFull } from './object-store.ts'
+import { isWrongSetting } from './s3-check.ts'
 
-// Error codes of servers that are full, and of servers that recover.
+// Error codes of servers that are full.
 const FULL: readonly string[] = ['XMinioStorageFull', 'InsufficientCapacity', 'QuotaExceeded']
 
-const PASSING: readonly number[] = [429, 500, 502, 503, 504]
+// Statuses of servers that recover, and of refused credentials.
+const UNAVAILABLE: readonly number[] = [301, 401, 403, 429, 500, 502, 503, 504]
 
 interface S3Fault {
   readonly name?: string
@@ -61,7 +63,8 @@ function isSilence({ name, message = '' }: S3Fault): boolean {
 function translate(error: S3Fault): S3Fault {
   const status = error.$metadata?.httpStatusCode ?? 0
   if (status === 507 || FULL.includes(error.name ?? '')) return storageFull(error)
-  return PASSING.includes(status) ? unavailable(error) : error
+  const isUnavailable = UNAVAILABLE.includes(status) || isWrongSetting(error.name)
+  return isUnavailable ? unavailable(error) : error
 }
 
 function unavailable(cause: unknown): ServiceError {

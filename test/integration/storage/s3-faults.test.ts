@@ -73,6 +73,8 @@ it.each([
   [503, 'ServiceUnavailable', 'service_unavailable', 3],
   [500, 'InternalError', 'service_unavailable', 3],
   [507, 'XMinioStorageFull', 'storage_full', 1],
+  [403, 'SignatureDoesNotMatch', 'service_unavailable', 1],
+  [403, 'AccessDenied', 'service_unavailable', 1],
 ])('an answer of %d %s is told as trouble that may end', async (status, name, code, times) => {
   const body = `<Error><Code>${name}</Code><Message>no</Message></Error>`
   const { store, asked } = await storeOn((response) => response.writeHead(status).end(body))
@@ -80,6 +82,13 @@ it.each([
     await expect(call(store)).rejects.toMatchObject({ kind: 'overloaded', code })
   }
   expect(asked()).toBe(CALLS.length * times)
+})
+
+it('does not take a missing bucket for a missing object', async () => {
+  const body = '<Error><Code>NoSuchBucket</Code><Message>no</Message></Error>'
+  const { store } = await storeOn((response) => response.writeHead(404).end(body))
+  await expect(store.get('files/a')).rejects.toMatchObject({ kind: 'overloaded' })
+  await expect(store.put('files/a', Buffer.from('a'))).rejects.toMatchObject({ kind: 'overloaded' })
 })
 
 it('a long answer may take long as long as data arrives', async () => {

@@ -118,7 +118,8 @@ it('fails with the first part that does, reads no further and aborts the others'
     })(),
   )
   await expect(store.put('refused', source)).rejects.toMatchObject({
-    $metadata: { httpStatusCode: 403 },
+    kind: 'overloaded',
+    cause: { $metadata: { httpStatusCode: 403 } },
   })
   expect(asked).toBeLessThan(100)
   expect(source.destroyed).toBe(true)

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
 import { Dependencies } from '#shared/dependencies.ts'
@@ -21,6 +21,26 @@ it('keeps the first line of the reason with the state of a failed service', asyn
 it('has no reason and no failure for a service that works', async () => {
   const { dependencies } = watched(async () => undefined)
   expect(await dependencies.states()).not.toHaveProperty('[0].reason')
+  expect(dependencies.failing).toEqual([])
+})
+
+it('notices soon that a failing service works again, and when it fails anew', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  let isOk = false
+  const { dependencies } = watched(async () => {
+    if (!isOk) throw new Error('refused')
+  })
+  const watching = new AbortController()
+  dependencies.watch(watching.signal)
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(dependencies.failing).toHaveLength(1)
+  isOk = true
+  await vi.advanceTimersByTimeAsync(3000)
+  expect(dependencies.failing).toEqual([])
+  watching.abort()
+  isOk = false
+  await vi.advanceTimersByTimeAsync(30_000)
   expect(dependencies.failing).toEqual([])
 })
 

@@ -19,6 +19,9 @@ it.each([
   ['a wrong content type', coded('FST_ERR_CTP_INVALID_MEDIA_TYPE'), 'unsupportedMediaType'],
   ['a refused connection', coded('ECONNREFUSED'), 'overloaded'],
   ['a database that shuts down', coded('57P01'), 'overloaded'],
+  ['a database that refuses the password', coded('28P01'), 'overloaded'],
+  ['a Redis that refuses the password', new Error('WRONGPASS invalid username-'), 'overloaded'],
+  ['a Redis whose disk is full', new Error('MISCONF Redis is configured to save'), 'overloaded'],
   [
     'a wrapped lost connection',
     new Error('query failed', { cause: new Error('Connection terminated unexpectedly') }),
