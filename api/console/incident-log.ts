@@ -4,7 +4,7 @@ import type { ErrorKind } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 /** A failed request, without its content. */
-export interface FailedRequest {
+interface FailedRequest {
   readonly atMs: number
   readonly requestId: string
   readonly method: string
@@ -15,7 +15,7 @@ export interface FailedRequest {
 }
 
 /** A slow request, without its content. */
-export interface SlowRequest {
+interface SlowRequest {
   readonly atMs: number
   readonly requestId: string
   readonly method: string
@@ -31,7 +31,7 @@ export interface SlowRequest {
 }
 
 /** The number of errors of a kind and model. */
-export interface ErrorCount {
+interface ErrorCount {
   readonly kind: ErrorKind
   readonly modelId: string | undefined
   readonly count: number

@@ -100,8 +100,9 @@ export class IncidentWatch {
     }
     const { modelId } = known
     const kind = failure ?? KINDS_BY_STATUS.get(reply.statusCode)
-    // Pages ask users to sign in with a 401, which is not an incident.
-    if (kind !== undefined && route !== '' && !(kind === 'unauthenticated' && isPage(route))) {
+    // Pages ask users to sign in with a 401, and probes report an outage: neither is an incident.
+    const isExpected = isProbe(route) || (kind === 'unauthenticated' && isPage(route))
+    if (kind !== undefined && route !== '' && !isExpected) {
       this.#log.noteFailed({ ...common, kind, ...(modelId !== undefined && { modelId }) })
     }
     const durationMs = Math.round(reply.elapsedTime)
@@ -116,7 +117,11 @@ export class IncidentWatch {
 
 /** Probes and pages would hide the requests of clients. */
 function isServed(route: string): boolean {
-  return route !== '' && !isPage(route) && !/^\/(docs|health|healthz|readyz|assets)\b/.test(route)
+  return route !== '' && !isPage(route) && !isProbe(route) && !/^\/(docs|assets)\b/.test(route)
+}
+
+function isProbe(route: string): boolean {
+  return /^\/(health|healthz|readyz)$/.test(route)
 }
 
 /** Each kind of error has a status of its own. */

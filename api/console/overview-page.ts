@@ -19,7 +19,7 @@ export function renderOverview(page: {
   const main = html`
     <div class="stack board">
       <div class="head">
-        <h1>At a glance</h1>
+        <h1>Overview</h1>
         <button class="compact" type="button" id="refresh" aria-pressed="false" hidden>Pause</button>
       </div>
       <p class="notice" id="state" role="status" hidden></p>

@@ -1,6 +1,6 @@
 import type { JobQueues } from '#api/jobs/job-queues.ts'
 import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
-import type { QueueKind } from '#shared/contracts/job.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 import type { DependencyState } from '#shared/dependencies.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
 import { readDepth, readOldestWaitMs, waitingOf } from '#shared/queue/depth.ts'
@@ -23,9 +23,11 @@ export interface QueueOverview {
   readonly tokensPerSecond: number
   readonly slotsUsed: number
   readonly slots: number
-  /** Summed over the workers that have loaded the model. */
+  /** Workers that have loaded the model. */
   readonly workersReady: number
   readonly workers: number
+  /** When this process last saw a ready worker; undefined if it has not seen one. */
+  readonly servedAtMs: number | undefined
 }
 
 /** A snapshot of queues, workers, errors and slow requests. */
@@ -34,10 +36,12 @@ export interface Overview {
   readonly atMs: number
   readonly slowAfterMs: number
   readonly dependencies: readonly DependencyState[]
+  /** False while Redis is away: queues, workers and incidents are unknown, and empty here. */
+  readonly isRedisReachable: boolean
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
-  /** Workers of the last hour that ended without announcing it. */
-  readonly workersLost: number
+  /** The last heartbeats of the workers of the last hour that ended without announcing it. */
+  readonly workersLostAtMs: readonly number[]
   readonly incidents: Incidents
   /**
    * Mails and text messages that wait for delivery; undefined while the database is unavailable.
@@ -49,6 +53,8 @@ interface Outbox {
   readonly waiting: number
   /** Messages that failed at least once. */
   readonly failing: number
+  /** When the oldest of them was written. */
+  readonly failingSince?: Date | undefined
   /** Codes of a recent failure. */
   readonly lastError?: string | undefined
 }
@@ -101,11 +107,12 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
     services.outbox().catch(() => undefined),
   ])
   const base = { version, slowAfterMs, atMs: Date.now(), dependencies, outbox }
-  if (dependencies.some(({ name, isOk }) => name === 'redis' && !isOk)) {
+  const isRedisReachable = dependencies.every(({ name, isOk }) => name !== 'redis' || isOk)
+  if (!isRedisReachable) {
     const incidents = { errors: [], failed: [], slow: [] }
-    return { ...base, queues: [], workers: [], workersLost: 0, incidents }
+    return { ...base, isRedisReachable, queues: [], workers: [], workersLostAtMs: [], incidents }
   }
-  const [workers, workersLost, incidents] = await Promise.all([
+  const [workers, workersLostAtMs, incidents] = await Promise.all([
     services.queues.workers(),
     services.queues.workersLost(),
     services.incidents(),
@@ -113,7 +120,7 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
   const queues = await Promise.all(
     queuesOf(catalogue).map((model) => readQueue(services, model, { workers, incidents })),
   )
-  return { ...base, queues, workers, workersLost, incidents }
+  return { ...base, isRedisReachable, queues, workers, workersLostAtMs, incidents }
 }
 
 async function readQueue(
@@ -149,5 +156,6 @@ async function readQueue(
     slots: sum(({ slots }) => slots),
     workersReady: served.filter(({ isReady }) => isReady).length,
     workers: served.length,
+    servedAtMs: server.ledger.servedAtMs(queueName(kind, id)),
   }
 }

@@ -173,7 +173,7 @@ function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): Fastif
       ${page.problem === undefined ? '' : html`<p class="notice bad" role="alert">${page.problem}</p>`}
       <form class="stack" method="post" action="${root}admin/sign-in">
         ${hidden}
-        <label class="field"><span>E-mail of an administrator</span>
+        <label class="field"><span>Email address of an administrator</span>
           <input type="email" name="email" autocomplete="username" maxlength="${FIELD_LENGTH_MAX}" value="${page.email}" required></label>
         <label class="field"><span>Password</span>
           <input type="password" name="password" autocomplete="current-password" maxlength="${FIELD_LENGTH_MAX}" required></label>
@@ -194,7 +194,7 @@ function tokenForm(root: string, hidden: Html): Html {
         ${hidden}
         <label class="field"><span>Or the admin token</span>
           <input type="password" name="token" autocomplete="off" maxlength="${FIELD_LENGTH_MAX}" required>
-          <small class="muted">What MILLRACE_ADMIN_TOKEN says; printed at the start.</small></label>
+          <small class="muted">The value of MILLRACE_ADMIN_TOKEN, printed at the start.</small></label>
         <button>Sign in with the token</button>
       </form>`
 }

@@ -181,6 +181,12 @@ export function unavailableQueues(
   return new Map(failing.map((queue) => [nameOf(queue), queue.loadError ?? '']))
 }
 
+/** The queues whose model is ready on a worker. */
+export function readyQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
+  const queues = workers.flatMap((heartbeat) => heartbeat.queues)
+  return new Set(queues.filter(({ isReady }) => isReady).map(nameOf))
+}
+
 function nameOf({ kind, modelId }: Pick<ServedQueue, 'kind' | 'modelId'>): string {
   return queueName(kind, modelId)
 }

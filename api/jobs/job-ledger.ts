@@ -7,7 +7,7 @@ import { findConnections, listWorkers, type WorkerHeartbeat } from '#shared/queu
 import type { JobProducer } from '#shared/queue/producer.ts'
 import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
-import { modelUnavailable, unavailableQueues } from './admission.ts'
+import { modelUnavailable, readyQueues, unavailableQueues } from './admission.ts'
 import type { OwnedJob } from './inference-job.ts'
 
 const LOOK_INTERVAL_MS = 150
@@ -38,6 +38,7 @@ export class JobLedger {
   readonly #jobs = new Map<string, OwnedJob>()
   readonly #missingSince = new Map<string, number>()
   #workers: readonly WorkerHeartbeat[] = []
+  readonly #servedAtMs = new Map<string, number>()
   #unavailable: ReadonlyMap<string, string> = new Map()
   #disabled: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
@@ -61,6 +62,11 @@ export class JobLedger {
   /** The ids of the models that were disabled at the last check. */
   get disabled(): ReadonlySet<string> {
     return this.#disabled
+  }
+
+  /** When a worker with the model of a queue was last seen; undefined if never. */
+  servedAtMs(queue: string): number | undefined {
+    return this.#servedAtMs.get(queue)
   }
 
   get size(): number {
@@ -100,6 +106,7 @@ export class JobLedger {
       ])
       this.#workers = workers
       this.#unavailable = unavailableQueues(workers)
+      for (const name of readyQueues(workers)) this.#servedAtMs.set(name, Date.now())
       this.#disabled = new Set(disabled)
       this.#refuseHopeless()
       const nowMs = clock.monotonic()

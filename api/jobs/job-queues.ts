@@ -7,7 +7,7 @@ import type { JobEnvelope, QueueKind } from '#shared/contracts/job.ts'
 import { connectQueueRedis, openRedis } from '#shared/queue/connection.ts'
 import type { DeadLetters } from '#shared/queue/dead-letters.ts'
 import { type QueueKeys, queueKeys } from '#shared/queue/keys.ts'
-import { countLostWorkers, listWorkers, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import { findLostWorkers, listWorkers, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { JobEvent, SubmitRequest, Submitter } from './observers.ts'
 import { type OpenSubmitter, openSubmitter, type SubmitterOptions } from './submit.ts'
@@ -85,9 +85,9 @@ export class JobQueues implements Submitter {
     return (await this.#read(listWorkers)).flat()
   }
 
-  /** How many workers of the last hour ended without announcing it. */
-  async workersLost(): Promise<number> {
-    return (await this.#read(countLostWorkers)).reduce((sum, count) => sum + count, 0)
+  /** The last heartbeats of the workers of the last hour that ended without announcing it. */
+  async workersLost(): Promise<number[]> {
+    return (await this.#read(findLostWorkers)).flat()
   }
 
   /** Deletes the recorded replies of durable jobs whose request was answered. */

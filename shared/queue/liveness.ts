@@ -110,10 +110,18 @@ export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<Worker
   )
 }
 
-/** How many workers of the last hour ended without announcing it. */
-export async function countLostWorkers(redis: Redis, keys: QueueKeys): Promise<number> {
-  const ids = await redis.zrange(keys.workers, '0', '999')
-  return ids.length === 0 ? 0 : ids.length - (await redis.exists(ids.map((id) => keys.worker(id))))
+/**
+ * The times of the last heartbeats of the workers of the last hour that ended without announcing
+ * it, or that are frozen; in ascending order.
+ */
+export async function findLostWorkers(redis: Redis, keys: QueueKeys): Promise<number[]> {
+  const entries = await redis.zrange(keys.workers, '0', '999', 'WITHSCORES')
+  const ids = entries.filter((_entry, index) => index % 2 === 0)
+  if (ids.length === 0) return []
+  const heartbeats = await redis.mget(ids.map((id) => keys.worker(id)))
+  return heartbeats.flatMap((heartbeat, index) =>
+    heartbeat === null ? [Number(entries[2 * index + 1])] : [],
+  )
 }
 
 /**

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { asc, count, eq, inArray, lte, max, min } from 'drizzle-orm'
+import { asc, count, desc, eq, inArray, isNotNull, lte, min, type SQL } from 'drizzle-orm'
 
 import type { Mail, Sms } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
@@ -22,7 +22,9 @@ export interface OutboxState {
   readonly failing: number
   /** When the oldest waiting message was written. */
   readonly oldestAt: Date | undefined
-  /** Codes of a recent failure. */
+  /** When the oldest message that has failed was written. */
+  readonly failingSince: Date | undefined
+  /** Codes of the last failure of the newest message that has failed. */
   readonly lastError: string | undefined
 }
 
@@ -117,18 +119,20 @@ export async function readOutboxState({
 }: Pick<Store, 'db' | 'tables'>): Promise<OutboxState> {
   const { outboxMessages } = tables
   const { lastError, createdAt } = outboxMessages
-  const [state] = await db
-    .select({
-      waiting: count(),
-      failing: count(lastError),
-      oldestAt: min(createdAt),
-      lastError: max(lastError),
-    })
+  const [all] = await db
+    .select({ waiting: count(), failing: count(lastError), oldestAt: min(createdAt) })
     .from(outboxMessages)
+  const { waiting = 0, failing = 0, oldestAt } = all ?? {}
+  const findFailed = async (order: SQL) => {
+    if (failing === 0) return undefined
+    const failed = db.select().from(outboxMessages).where(isNotNull(lastError))
+    return (await failed.orderBy(order).limit(1))[0]
+  }
   return {
-    waiting: state?.waiting ?? 0,
-    failing: state?.failing ?? 0,
-    oldestAt: state?.oldestAt ?? undefined,
-    lastError: state?.lastError ?? undefined,
+    waiting,
+    failing,
+    oldestAt: oldestAt ?? undefined,
+    failingSince: (await findFailed(asc(createdAt)))?.createdAt,
+    lastError: (await findFailed(desc(createdAt)))?.lastError ?? undefined,
   }
 }

@@ -1,4 +1,8 @@
-import type { Overview } from '#api/console/overview.ts'
+import type { Overview, QueueOverview } from '#api/console/overview.ts'
+import type { DependencyState } from '#shared/dependencies.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
+
+export type { DependencyState, Overview, QueueOverview, ServedQueue, WorkerHeartbeat }
 
 /** One cell of a table. */
 export interface Cell {

@@ -7,43 +7,25 @@ import {
   sum,
   words,
 } from './admin-figures.js'
+import { nameOfWorker, servicesTable } from './admin-services.js'
 
 // The content of the console's overview: texts and numbers, no markup. The server renders it first
 // and the page's script afterwards, so both show the same.
 
 /**
- * @typedef {{ text: string, note?: string, share?: number, tone?: 'bad' | 'warn' | 'good' }} Cell
- * @typedef {{ label: string, isNumber?: boolean }} Column
- * @typedef {{ id: string, title: string, about: string, columns: Column[], rows: Cell[][], empty:
- * string }} Table @typedef {{ label: string, value: string, note: string, tone?: 'bad' | 'warn' |
- * 'good' }} Tile @typedef {{ tiles: Tile[], tables: Table[] }} View
- *
- * @typedef {{ kind: string, modelId: string, waiting?: number, running?: number, oldestWaitMs?:
- * number,
- *   failedLastHour: number, jobsPerSecond: number, tokensPerSecond: number, slotsUsed: number,
- *   slots: number, workersReady: number, workers: number }} QueueOverview
- * @typedef {{ kind: string, modelId: string, isReady: boolean, slots: number, active: number,
- *   waiting: number, jobsPerSecond: number, tokensPerSecond: number, cacheUse: number, isFailing?: boolean, loadError?: string }} ServedQueue
- * @typedef {{ workerId: string, version: string, pid: number, hostname: string, startedAtMs:
- * number,
- *   isDraining: boolean, queues: readonly ServedQueue[], failing?: readonly DependencyState[] }} WorkerHeartbeat
- * @typedef {{ atMs: number, requestId: string, method: string, route: string, status: number,
- *   modelId?: string }} SeenRequest
- * @typedef {SeenRequest & { kind: string }} FailedRequest
- * @typedef {SeenRequest & { durationMs: number, queueMs?: number, firstTokenMs?: number,
- *   completionTokens?: number }} SlowRequest
- * @typedef {{ kind: string, modelId?: string, count: number }} ErrorCount
- * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string, reason?: string }}
- * DependencyState @typedef {{ version: string, atMs: number, slowAfterMs: number,
- *   dependencies: readonly DependencyState[], queues: readonly QueueOverview[],
- *   workers: readonly WorkerHeartbeat[], workersLost: number, incidents: { errors: readonly ErrorCount[],
- *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] },
- *   outbox?: { waiting: number, failing: number, lastError?: string } }} Overview
+ * @typedef {import('./admin-view.js').Cell} Cell @typedef {import('./admin-view.js').Table} Table
+ * @typedef {import('./admin-view.js').Tile} Tile @typedef {import('./admin-view.js').View} View
+ * @typedef {import('./admin-view.js').Overview} Overview
+ * @typedef {import('./admin-view.js').QueueOverview} QueueOverview
+ * @typedef {import('./admin-view.js').WorkerHeartbeat} WorkerHeartbeat
+ * @typedef {import('./admin-view.js').ServedQueue} ServedQueue
+ * @typedef {Omit<Overview['incidents']['failed'][number], 'kind'>} SeenRequest
  */
 
 /** Error kinds caused by the service itself. */
 const OWN_FAULTS = ['internal', 'upstream', 'overloaded', 'deadline']
 const ROWS_MAX = 20
+const REDIS_AWAY = 'unknown while Redis is away'
 /** Longer waits are highlighted. */
 const LONG_WAIT_MS = 10_000
 
@@ -52,38 +34,45 @@ const LONG_WAIT_MS = 10_000
  * @returns {View}
  */
 export function viewOf(overview) {
+  const ofRedis = [
+    queuesTable(overview),
+    workersTable(overview),
+    errorsTable(overview),
+    slowTable(overview),
+    failedTable(overview),
+  ]
+  const empty = overview.isRedisReachable ? {} : { empty: `These are ${REDIS_AWAY}.` }
   return {
     tiles: tilesOf(overview),
-    tables: [
-      dependenciesTable(overview),
-      queuesTable(overview),
-      workersTable(overview),
-      errorsTable(overview),
-      slowTable(overview),
-      failedTable(overview),
-    ],
+    tables: [servicesTable(overview), ...ofRedis.map((table) => ({ ...table, ...empty }))],
   }
 }
 
 /** @param {Overview} overview @returns {Tile[]} */
-function tilesOf({ queues, workers, workersLost, incidents, outbox }) {
+function tilesOf(overview) {
+  const tiles = [...loadTiles(overview), workersTile(overview), errorsTile(overview)]
+  const shown = overview.isRedisReachable
+    ? tiles
+    : tiles.map(({ label }) => ({ label, value: NOTHING, note: REDIS_AWAY }))
+  return [...shown, messagesTile(overview.outbox)]
+}
+
+/** @param {Overview} overview @returns {Tile[]} */
+function loadTiles({ queues, workers }) {
   const waiting = sum(queues, (queue) => queue.waiting ?? 0)
   const oldest = Math.max(0, ...queues.map((queue) => queue.oldestWaitMs ?? 0))
   const slots = sum(queues, (queue) => queue.slots)
   const used = sum(queues, (queue) => queue.slotsUsed)
-  const draining = workers.filter((worker) => worker.isDraining).length
   const caches = workers.flatMap((worker) =>
     worker.queues.filter(({ kind, isReady }) => kind === 'completion' && isReady),
   )
   const cacheSlots = sum(caches, (cache) => cache.slots)
   const cacheUse = cacheSlots && sum(caches, (cache) => cache.cacheUse * cache.slots) / cacheSlots
-  const errors = sum(incidents.errors, (error) => error.count)
-  const own = sum(incidents.errors, ({ kind, count }) => (OWN_FAULTS.includes(kind) ? count : 0))
   return [
     {
       label: 'Waiting',
       value: figure(waiting),
-      note: oldest > 0 ? `the oldest for ${duration(oldest)}` : 'nothing has to wait',
+      note: oldest > 0 ? `the oldest for ${duration(oldest)}` : 'no job waits',
       ...(oldest > LONG_WAIT_MS && { tone: /** @type {const} */ ('warn') }),
     },
     {
@@ -101,24 +90,33 @@ function tilesOf({ queues, workers, workersLost, incidents, outbox }) {
       value: percent(cacheUse),
       note: cacheSlots === 0 ? 'no text model is loaded' : 'of the text models’ slots',
     },
-    {
-      label: 'Workers alive',
-      value: figure(workers.length),
-      note: [
-        draining > 0 ? `${figure(draining)} about to stop` : workersNote(queues, workers),
-        ...(workersLost > 0 ? [`${figure(workersLost)} died in the last hour`] : []),
-      ].join('; '),
-      ...(workersLost > 0 && { tone: /** @type {const} */ ('warn') }),
-      ...(workers.length === 0 && { tone: /** @type {const} */ ('bad') }),
-    },
-    {
-      label: 'Errors in the last hour',
-      value: figure(errors),
-      note: own > 0 ? `${figure(own)} of them ours` : 'none of them ours',
-      ...(own > 0 && { tone: /** @type {const} */ ('bad') }),
-    },
-    messagesTile(outbox),
   ]
+}
+
+/** @param {Overview} overview @returns {Tile} */
+function workersTile({ queues, workers, workersLostAtMs: lost }) {
+  const draining = workers.filter((worker) => worker.isDraining).length
+  return {
+    label: 'Workers alive',
+    value: figure(workers.length),
+    note: [
+      draining > 0 ? `${figure(draining)} about to stop` : workersNote(queues, workers),
+      ...(lost.length > 0 ? [`${figure(lost.length)} lost in the last hour`] : []),
+    ].join('; '),
+    ...(lost.length > 0 && { tone: /** @type {const} */ ('warn') }),
+    ...(workers.length === 0 && { tone: /** @type {const} */ ('bad') }),
+  }
+}
+
+/** @param {Overview} overview @returns {Tile} */
+function errorsTile({ incidents }) {
+  const own = sum(incidents.errors, ({ kind, count }) => (OWN_FAULTS.includes(kind) ? count : 0))
+  return {
+    label: 'Errors in the last hour',
+    value: figure(sum(incidents.errors, (error) => error.count)),
+    note: `${own > 0 ? figure(own) : 'none'} caused by the service`,
+    ...(own > 0 && { tone: /** @type {const} */ ('bad') }),
+  }
 }
 
 /** @param {Overview['outbox']} outbox @returns {Tile} */
@@ -133,55 +131,11 @@ function messagesTile(outbox) {
 
 /** @param {readonly QueueOverview[]} queues @param {readonly WorkerHeartbeat[]} workers */
 function workersNote(queues, workers) {
-  if (workers.length === 0) return 'nothing can be answered'
+  if (workers.length === 0) return 'requests wait'
   const missing = queues.filter(({ workersReady }) => workersReady === 0).length
   if (missing > 0)
     return `${figure(missing)} ${missing === 1 ? 'queue is' : 'queues are'} not served`
   return 'every queue is served'
-}
-
-const DEPENDENCY_NAMES = new Map([
-  ['database', 'Postgres'],
-  ['database_replica', 'Postgres, read replica'],
-  ['redis', 'Redis'],
-  ['redis_writes', 'Redis, writing'],
-  ['storage', 'Object storage'],
-])
-
-/** @param {Overview} overview @returns {Table} */
-function dependenciesTable({ dependencies, workers, atMs }) {
-  return {
-    id: 'dependencies',
-    title: 'Services',
-    about: 'What this process needs, and what fails for a worker.',
-    columns: [
-      { label: 'Service' },
-      { label: 'State' },
-      { label: 'For', isNumber: true },
-      { label: 'Reason' },
-      { label: 'What to do' },
-    ],
-    rows: [
-      ...dependencies.map((state) => dependencyCells(state, atMs)),
-      ...workers.flatMap((worker) =>
-        (worker.failing ?? []).map((state) =>
-          dependencyCells(state, atMs, `for the worker ${nameOfWorker(worker)}`),
-        ),
-      ),
-    ],
-    empty: 'No service is checked.',
-  }
-}
-
-/** @param {DependencyState} state @param {number} atMs @param {string} [note] @returns {Cell[]} */
-function dependencyCells({ name, isOk, sinceMs, reason, remedy }, atMs, note) {
-  return [
-    { text: DEPENDENCY_NAMES.get(name) ?? name, ...(note !== undefined && { note }) },
-    isOk ? { text: 'works', tone: 'good' } : { text: 'fails', tone: 'bad' },
-    { text: duration(Math.max(0, atMs - sinceMs)) },
-    { text: reason ?? NOTHING },
-    { text: isOk ? NOTHING : remedy },
-  ]
 }
 
 /** @param {Overview} overview @returns {Table} */
@@ -212,10 +166,13 @@ function queuesTable({ queues }) {
       slotsCell(queue.slotsUsed, queue.slots),
       { text: figure(queue.jobsPerSecond) },
       { text: queue.kind === 'completion' ? figure(queue.tokensPerSecond) : NOTHING },
-      {
-        text: figure(queue.failedLastHour),
-        ...(queue.failedLastHour > 0 && { tone: /** @type {const} */ ('bad') }),
-      },
+      // Requests fail, and those of a training queue are not counted by model.
+      queue.kind === 'training'
+        ? { text: NOTHING }
+        : {
+            text: figure(queue.failedLastHour),
+            ...(queue.failedLastHour > 0 && { tone: /** @type {const} */ ('bad') }),
+          },
       {
         text: `${figure(queue.workersReady)} ready`,
         ...(queue.workersReady === 0 && { tone: /** @type {const} */ ('bad') }),
@@ -224,7 +181,7 @@ function queuesTable({ queues }) {
         }),
       },
     ]),
-    empty: 'The catalogue holds no model.',
+    empty: 'The catalogue has no model.',
   }
 }
 
@@ -259,11 +216,6 @@ function workersTable({ workers, atMs }) {
     ),
     empty: 'No worker is alive: requests wait until one is started.',
   }
-}
-
-/** @param {WorkerHeartbeat} worker */
-function nameOfWorker({ hostname, pid }) {
-  return `${hostname}, ${pid}`
 }
 
 /** @param {WorkerHeartbeat} worker @param {ServedQueue} queue @returns {Cell} */
@@ -325,7 +277,7 @@ function slowTable({ incidents, atMs, slowAfterMs }) {
       },
       { text: String(request.status) },
     ]),
-    empty: 'None of late.',
+    empty: 'None recently.',
   }
 }
 
@@ -334,7 +286,7 @@ function failedTable({ incidents, atMs }) {
   return {
     id: 'failed',
     title: 'Recent failures',
-    about: 'Answers that were not given or were refused for lack of room, newest first.',
+    about: 'Requests that were refused or failed, newest first.',
     columns: [
       { label: 'When' },
       { label: 'Request' },
@@ -350,7 +302,7 @@ function failedTable({ incidents, atMs }) {
       },
       { text: String(request.status) },
     ]),
-    empty: 'None of late.',
+    empty: 'None recently.',
   }
 }
 

@@ -17,7 +17,7 @@ import { systemClock } from '#shared/clock.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import { createLogger } from '#shared/logger.ts'
 import { type QueueKeys, queueKeys } from '#shared/queue/keys.ts'
-import { countLostWorkers, listWorkers } from '#shared/queue/liveness.ts'
+import { findLostWorkers, listWorkers } from '#shared/queue/liveness.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 
 /** The admin token of the tests. */
@@ -78,9 +78,15 @@ export async function openAdminApp(options: {
           version: '0.0.0',
           slowAfterMs: slowMs,
           queues: {
-            of: () => ({ redis, keys, producer: { queue: () => queue } }) as never,
+            of: () =>
+              ({
+                redis,
+                keys,
+                producer: { queue: () => queue },
+                ledger: { servedAtMs: () => undefined },
+              }) as never,
             workers: () => listWorkers(redis, keys),
-            workersLost: () => countLostWorkers(redis, keys),
+            workersLost: () => findLostWorkers(redis, keys),
           },
           incidents: () => incidents.read(),
           areas: options.areas ?? [],

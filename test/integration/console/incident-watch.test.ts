@@ -40,3 +40,21 @@ it('a request whose client left is no longer watched, so that there is room for 
   await series.close()
   redis.disconnect()
 })
+
+it('probes that report an outage are no incidents', async ({ redisUrl, keyPrefix, log }) => {
+  const redis = new Redis(redisUrl)
+  const incidents = new IncidentLog({ redis, prefix: keyPrefix, log })
+  const series = new SeriesLog({ redis, prefix: keyPrefix, log })
+  const app = fastify()
+  new IncidentWatch(incidents, { slowMs: 60_000, series }).register(app)
+  for (const path of ['/readyz', '/v1/models']) {
+    app.get(path, async (_request, reply) => reply.code(503).send())
+  }
+  for (const path of ['/readyz', '/v1/models']) await app.inject(path)
+  await incidents.flush()
+  expect((await incidents.read()).failed).toMatchObject([{ route: '/v1/models', status: 503 }])
+  await app.close()
+  await incidents.close()
+  await series.close()
+  redis.disconnect()
+})

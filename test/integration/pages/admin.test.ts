@@ -110,7 +110,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const { page, close } = await openPage(stack.browser)
     await page.goto(`${url}/admin/queues`)
     const enter = async (email: string) => {
-      await page.getByLabel('E-mail of an administrator').fill(email)
+      await page.getByLabel('Email address of an administrator').fill(email)
       await page.getByLabel('Password').fill(PASSWORD)
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
     }
@@ -134,7 +134,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const { page, close } = await openPage(stack.browser)
     await page.goto(`${stack.tiers.url}/admin`)
     const enter = async (typed: string) => {
-      await page.getByLabel('E-mail of an administrator').fill(email)
+      await page.getByLabel('Email address of an administrator').fill(email)
       await page.getByLabel('Password').fill(PASSWORD)
       await page.getByLabel('Code of the second factor').fill(typed)
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
@@ -145,7 +145,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     }
     const used = code()
     await enter(used)
-    await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
     await page.getByRole('button', { name: 'Sign out' }).click()
     await enter(used)
     await page.getByText('This account has a second factor').waitFor()

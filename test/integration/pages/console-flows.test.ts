@@ -105,7 +105,7 @@ describe('the flows of the console', { timeout: PATIENCE_MS }, () => {
     await page.getByLabel('E-mail of an administrator').fill('member@example.test')
     await page.getByLabel('Password').fill(PASSWORD)
     await page.getByRole('button', { name: 'Sign in', exact: true }).click()
-    await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
     await open(page, 'queues')
     await rowOf(page, 'completion.tiny-chat').waitFor()
     expect(await page.getByRole('button', { name: 'Pause' }).count()).toBe(0)

@@ -13,7 +13,7 @@ export async function signInByToken(page: Page, url: string): Promise<void> {
   await page.goto(`${url}/admin/sign-in`)
   await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
   await page.getByRole('button', { name: 'Sign in with the token' }).click()
-  await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
   // The heading appears before the rest of the page has arrived.
   await page.waitForLoadState()
 }

@@ -36,7 +36,7 @@ it('the queue dashboard shows queues and jobs within its policy, and no prompt',
     await page.goto(`${stack.tiers.url}/admin/sign-in`)
     await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
     await page.getByRole('button', { name: 'Sign in with the token' }).click()
-    await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
     const foreign: string[] = []
     page.on('request', (request) => {
       if (!request.url().startsWith(stack.tiers.url)) foreign.push(request.url())

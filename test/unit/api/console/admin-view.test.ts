@@ -18,6 +18,7 @@ const QUEUE: QueueOverview = {
   slots: 16,
   workersReady: 1,
   workers: 1,
+  servedAtMs: NOW,
 }
 const WORKER: WorkerHeartbeat = {
   workerId: 'w',
@@ -49,13 +50,16 @@ function view(changes: Partial<Overview>): View {
     slowAfterMs: 5000,
     queues: [QUEUE],
     workers: [WORKER],
-    workersLost: 0,
+    isRedisReachable: true,
+    workersLostAtMs: [],
     dependencies: [],
     incidents: { errors: [], failed: [], slow: [] },
     outbox: { waiting: 0, failing: 0 },
     ...changes,
   })
 }
+
+const WORKERS_WORK = ['Workers', 'works', '–', '–', '–']
 
 const tile = ({ tiles }: View, label: string) => tiles.find((each) => each.label === label)
 const rows = ({ tables }: View, id: string) =>
@@ -72,6 +76,7 @@ describe('the administration page', () => {
       ['Redis', 'works', '60 s', '–', '–'],
       ['Object storage', 'fails', '60 s', 'refused', 'check S3_ENDPOINT'],
       ['Object storage', 'fails', '60 s', 'refused', 'check S3_ENDPOINT'],
+      WORKERS_WORK,
     ])
     const ofWorker = shown.tables.find(({ id }) => id === 'dependencies')?.rows[2]
     expect(ofWorker?.[0]?.note).toBe('for the worker host, 7')
@@ -85,6 +90,42 @@ describe('the administration page', () => {
       text: 'cannot be loaded',
       note: 'no such file',
     })
+  })
+
+  it('shows nothing of Redis while Redis is away, instead of zeros', () => {
+    const redis = { name: 'redis', isOk: false, isRequired: true, remedy: 'check REDIS_URL' }
+    const dependencies = [{ ...redis, sinceMs: NOW - 5000, reason: 'refused' }]
+    const shown = view({ isRedisReachable: false, dependencies, queues: [], workers: [] })
+    const known = shown.tiles.filter(({ value }) => value !== '–')
+    expect(known.map(({ label }) => label)).toEqual(['Mails and texts waiting'])
+    expect(rows(shown, 'dependencies')).toEqual([
+      ['Redis', 'fails', '5 s', 'refused', 'check REDIS_URL'],
+    ])
+    const [, ...others] = shown.tables
+    expect(new Set(others.map(({ empty }) => empty))).toEqual(
+      new Set(['These are unknown while Redis is away.']),
+    )
+  })
+
+  it('names each model without a ready worker, since when, why, and the remedy', () => {
+    const [served] = WORKER.queues as [ServedQueue]
+    const other = { ...QUEUE, modelId: 'other', workersReady: 0, servedAtMs: NOW - 60_000 }
+    const ofQueue = (queue: Partial<QueueOverview>, worker: Partial<ServedQueue> = {}) => {
+      const queues = [served, { ...served, modelId: 'other', isReady: false, ...worker }]
+      const shown = view({ queues: [{ ...other, ...queue }], workers: [{ ...WORKER, queues }] })
+      return rows(shown, 'dependencies')?.[1]
+    }
+    const start = 'start a worker whose MILLRACE_WORKER_KINDS and MILLRACE_WORKER_MODELS include it'
+    const check = 'check its entry in models.json, its files, and the memory of the worker'
+    expect([
+      ofQueue({ workers: 0, waiting: 3 }),
+      ofQueue({ servedAtMs: undefined }),
+      ofQueue({}, { loadError: 'no such file' }),
+    ]).toEqual([
+      ['other', 'fails', '60 s', 'no worker serves it; 3 waiting', start],
+      ['other', 'loading', '–', 'a worker loads it', '–'],
+      ['other', 'fails', '60 s', 'no such file', check],
+    ])
   })
 
   it('shows slots, cache, speed and age of a worker', () => {
@@ -107,10 +148,27 @@ describe('the administration page', () => {
   })
 
   it('marks workers that ended without a stop', () => {
-    expect(tile(view({ workersLost: 2 }), 'Workers alive')).toMatchObject({
-      note: 'every queue is served; 2 died in the last hour',
+    const lost = view({ workersLostAtMs: [NOW - 90_000, NOW - 20_000] })
+    expect(tile(lost, 'Workers alive')).toMatchObject({
+      note: 'every queue is served; 2 lost in the last hour',
       tone: 'warn',
     })
+    expect(rows(lost, 'dependencies')).toEqual([
+      [
+        'Workers',
+        'lost',
+        '20 s',
+        '2 ended or froze without notice',
+        expect.stringContaining('137'),
+      ],
+    ])
+    const none = view({ workers: [], workersLostAtMs: [NOW - 20_000] })
+    expect(rows(none, 'dependencies')?.[0]?.slice(0, 4)).toEqual([
+      'Workers',
+      'fails',
+      '20 s',
+      'no worker is alive; 1 ended or froze without notice',
+    ])
   })
 
   it('marks mails that could not be delivered', () => {
@@ -122,6 +180,14 @@ describe('the administration page', () => {
       note: '2 failed: ECONNECTION',
       tone: 'bad',
     })
+    const failing = { ...outbox, failingSince: new Date(NOW - 30_000) }
+    expect(rows(view({ outbox: failing }), 'dependencies')?.[0]).toEqual([
+      'Mails and texts',
+      'fails',
+      '30 s',
+      'ECONNECTION; 2 messages wait for the next attempt',
+      expect.stringContaining('check AUTH_SMTP_*'),
+    ])
     expect(tile(view({}), label)?.note).toBe('no delivery has failed')
     expect(tile(view({ outbox: undefined }), label)?.note).toBe('the database is unavailable')
   })
@@ -146,7 +212,7 @@ describe('the administration page', () => {
     const shown = view({ incidents: { errors, failed: [], slow: [] } })
     expect(tile(shown, 'Errors in the last hour')).toMatchObject({
       value: '11',
-      note: '2 of them ours',
+      note: '2 caused by the service',
       tone: 'bad',
     })
     expect(rows(shown, 'errors')).toEqual([
