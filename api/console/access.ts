@@ -33,9 +33,15 @@ export function administratorOf({ context }: Pick<FastifyRequest, 'context'>): A
   return context.administrator
 }
 
+/** Whether a user has at least a role. */
+export function hasRole({ role }: Administrator, least: ConsoleRole): boolean {
+  return CONSOLE_ROLES.indexOf(role) >= CONSOLE_ROLES.indexOf(least)
+}
+
 /** Throws `accessDenied` below a role. */
-export function requireRole({ role }: Administrator, least: ConsoleRole): void {
-  if (CONSOLE_ROLES.indexOf(role) >= CONSOLE_ROLES.indexOf(least)) return
+export function requireRole(administrator: Administrator, least: ConsoleRole): void {
+  if (hasRole(administrator, least)) return
+  const { role } = administrator
   throw failure.accessDenied(`This needs the console role '${least}'; yours is '${role}'.`, {
     code: 'insufficient_permissions',
   })

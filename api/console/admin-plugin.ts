@@ -14,6 +14,7 @@ import {
 import { wayToRoot } from '#api/pages/html.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
 
+import { administratorOf } from './access.ts'
 import { type ConsoleArea, type RecordAction, registerConsoleApi } from './api.ts'
 import { viewOf } from './assets/admin-view.js'
 import { type ConsoleGuard, createConsoleHook } from './guard.ts'
@@ -84,7 +85,7 @@ function registerOverview(app: FastifyInstance, services: AdminServices, assets:
       assets,
       view: viewOf(await overview()),
       bar: sessionBar(request, reply, root),
-      navigation: navigation(root, 'overview'),
+      navigation: navigation(administratorOf(request), root, 'overview'),
     })
     return reply.type('text/html; charset=utf-8').send(page)
   })

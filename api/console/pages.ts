@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { AssetFiles } from '#api/pages/asset-files.ts'
 import { type Html, html, wayToRoot } from '#api/pages/html.ts'
 
-import { type Administrator, administratorOf, type ConsoleRole, requireRole } from './access.ts'
+import { type Administrator, administratorOf, type ConsoleRole, hasRole } from './access.ts'
 import { formSecret } from './cookies.ts'
 import { adminDocument } from './document.ts'
 
@@ -37,36 +37,54 @@ export function registerPages(app: FastifyInstance, assets: AssetFiles): void {
   for (const page of PAGES) {
     app.get(`/console/${page.name}`, { schema: { hide: true } }, async (request, reply) => {
       const administrator = administratorOf(request)
-      requireRole(administrator, page.role ?? 'viewer')
+      const isAllowed = mayRead(administrator, page)
       const root = wayToRoot(request.url)
       const text = adminDocument({
         title: page.title,
         root,
         assets,
-        script: 'console.js',
+        ...(isAllowed && { script: 'console.js' }),
         bar: sessionBar(request, reply, root),
-        navigation: navigation(root, page.name),
-        main: html`
-    <div class="stack" id="page" data-page="${page.name}" data-role="${administrator.role}">
-      <h1>${page.title}</h1>
-      <p class="muted" role="status">Loading …</p>
-      <noscript><p class="notice bad">This page needs JavaScript. The overview works without it.</p></noscript>
-    </div>`,
+        navigation: navigation(administrator, root, page.name),
+        main: isAllowed ? loadingPage(administrator, page) : forbiddenPage(administrator, page),
       })
-      return reply.type('text/html; charset=utf-8').send(text)
+      const status = isAllowed ? 200 : 403
+      return reply.code(status).type('text/html; charset=utf-8').send(text)
     })
   }
 }
 
-/** The links to all pages. */
-export function navigation(root: string, current: string): Html {
+function mayRead(administrator: Administrator, { role = 'viewer' }: ConsolePage): boolean {
+  return hasRole(administrator, role)
+}
+
+function loadingPage({ role }: Administrator, { name, title }: ConsolePage): Html {
+  return html`
+    <div class="stack" id="page" data-page="${name}" data-role="${role}">
+      <h1>${title}</h1>
+      <p class="muted" role="status">Loading …</p>
+      <noscript><p class="notice bad">This page needs JavaScript. The overview works without it.</p></noscript>
+    </div>`
+}
+
+function forbiddenPage({ role }: Administrator, page: ConsolePage): Html {
+  return html`
+    <div class="stack">
+      <h1>${page.title}</h1>
+      <p class="notice bad">This page needs the console role ${page.role}; yours is ${role}.</p>
+    </div>`
+}
+
+/** The links to all pages that the administrator may read. */
+export function navigation(administrator: Administrator, root: string, current: string): Html {
+  const pages = PAGES.filter((page) => mayRead(administrator, page))
   const link = (path: string, title: string, isCurrent: boolean): Html =>
     isCurrent
       ? html`<a href="${root}${path}" aria-current="page">${title}</a>`
       : html`<a href="${root}${path}">${title}</a>`
   return html`<nav class="side" aria-label="Console">
       ${link('admin', 'Overview', current === 'overview')}
-      ${PAGES.map(({ name, title }) => link(`admin/console/${name}`, title, name === current))}
+      ${pages.map(({ name, title }) => link(`admin/console/${name}`, title, name === current))}
       ${link('admin/queues', 'Bull Board', false)}
     </nav>`
 }

@@ -20,8 +20,7 @@ const DEPENDENCY_NAMES = new Map([
 const MODELS_MAX = 20
 const WORKS = /** @type {const} */ ({ text: 'works', tone: 'good' })
 const FAILS = /** @type {const} */ ({ text: 'fails', tone: 'bad' })
-const READ_LOG =
-  'read the last log lines and the exit code of the worker: 137 means too little memory'
+const READ_LOG = 'read its last log lines and its exit code: 137 means too little memory'
 
 /** @param {Overview} overview @returns {Table} */
 export function servicesTable(overview) {
@@ -97,7 +96,13 @@ function workersCells({ workers, workersLostAtMs: lost, atMs }) {
     workers.length === 0 ? FAILS : isLost ? lostState : WORKS,
     ageCell(isLost ? Math.max(...lost) : undefined, atMs),
     { text: reasons.join('; ') || NOTHING },
-    { text: isLost ? READ_LOG : workers.length === 0 ? 'start a worker' : NOTHING },
+    {
+      text:
+        [
+          ...(workers.length === 0 ? ['start or restart a worker'] : []),
+          ...(isLost ? [READ_LOG] : []),
+        ].join('; ') || NOTHING,
+    },
   ]
 }
 
