@@ -153,7 +153,7 @@ async function receivePart(
 
 interface Completion {
   readonly upload: UploadRow
-  readonly body: { readonly part_ids: readonly string[]; readonly md5?: string }
+  readonly body: { readonly part_ids: readonly string[]; readonly md5?: string | null }
   readonly signal: AbortSignal
 }
 
@@ -184,7 +184,7 @@ async function storeJoined(
   const options = { purpose, store, signal, onChunk: (chunk: Buffer) => void hash.update(chunk) }
   const { check, ...stored } = await storeFile(joined, options)
   const fault =
-    md5 === undefined || hash.digest('hex') === md5.toLowerCase()
+    md5 === undefined || md5 === null || hash.digest('hex') === md5.toLowerCase()
       ? check.finish(purpose)
       : refused('The MD5 of the parts is another one.', 'md5', 'checksum_mismatch')
   if (fault !== undefined) {

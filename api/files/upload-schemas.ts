@@ -1,5 +1,5 @@
 import { Type } from '#shared/schema-types.ts'
-import { choice, nullable } from '#shared/schemas.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 import { EXPIRES_AFTER } from './expiry.ts'
 import { PURPOSES } from './json-lines.ts'
@@ -32,9 +32,9 @@ export const CREATE_UPLOAD = {
       purpose: choice([...PURPOSES]),
       bytes: Type.Integer({ minimum: 1, description: 'The length of the whole file in bytes.' }),
       mime_type: Type.Optional(
-        Type.String({ maxLength: 255, description: 'Accepted, but not stored.' }),
+        ofType(['string', 'null'], { maxLength: 255, description: 'Accepted, but not stored.' }),
       ),
-      expires_after: Type.Optional(EXPIRES_AFTER),
+      expires_after: Type.Optional(nullable(EXPIRES_AFTER)),
     },
     { additionalProperties: false },
   ),
@@ -75,7 +75,7 @@ export const COMPLETE_UPLOAD = {
     {
       part_ids: Type.Array(Type.String({ maxLength: 200 }), { minItems: 1, maxItems: PARTS_MAX }),
       md5: Type.Optional(
-        Type.String({
+        ofType(['string', 'null'], {
           pattern: '^[0-9a-fA-F]{32}$',
           description:
             'The digest of the whole file in hexadecimal digits; the upload is refused if it differs.',

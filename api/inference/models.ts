@@ -1,14 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { presentError } from '#api/v1/error-dialect.ts'
 import { listResponse } from '#api/v1/list-response.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { type CatalogueModel, servingIdOf } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import { MODEL_KINDS } from '#shared/contracts/job.ts'
-import type { ServiceError } from '#shared/errors.ts'
 
-import { presentMessagesError } from './messages/messages-errors.ts'
+import { isAnthropic, presentErrorByVersion } from './messages/messages-errors.ts'
 import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
 import { getModel, visibleModels } from './model-route.ts'
 import { errorResponses } from './response-schemas.ts'
@@ -48,14 +46,7 @@ const MODEL_RESPONSE = {
   },
 }
 
-// Clients of Anthropic's dialect send its version with every request.
-const isAnthropic = (request: FastifyRequest): boolean =>
-  request.headers['anthropic-version'] !== undefined
-const MODELS = {
-  scope: 'any',
-  presentError: (error: ServiceError, request: FastifyRequest) =>
-    isAnthropic(request) ? presentMessagesError(error, request) : presentError(error),
-} as const
+const MODELS = { scope: 'any', presentError: presentErrorByVersion } as const
 
 /** `GET /models` and `GET /models/{model}`; ids may hold slashes and colons. */
 export function registerModels(app: FastifyInstance, services: InferenceServices): void {

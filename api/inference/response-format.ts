@@ -11,6 +11,7 @@ import {
   invalidValue,
   missingParameter,
   optionalBoolean,
+  optionalList,
   optionalObject,
   optionalString,
 } from './field-schemas.ts'
@@ -20,13 +21,12 @@ import { parseStructuralTag } from './structural-tag.ts'
 const GRAMMAR_LENGTH_MAX = 65_536
 
 const CLOSED = { additionalProperties: false }
-const OBJECT = ofType(['object'])
 
 const JSON_SCHEMA = Type.Object(
   {
     name: Type.String({ pattern: '^[a-zA-Z0-9_-]{1,64}$' }),
     description: optionalString(),
-    schema: Type.Optional(OBJECT),
+    schema: optionalObject(),
     strict: optionalBoolean(),
   },
   CLOSED,
@@ -38,7 +38,7 @@ const RESPONSE_FORMAT = Type.Object(
       description:
         'The type of the format. `json` and `regex` are defined as in Text Generation Inference, `structural_tag` as in vLLM and xgrammar.',
     }),
-    json_schema: Type.Optional(JSON_SCHEMA),
+    json_schema: Type.Optional(nullable(JSON_SCHEMA)),
     schema: optionalObject({
       description:
         'With `json_object` or `json_schema`: the schema that the answer must match, as in llama.cpp and other servers.',
@@ -49,15 +49,11 @@ const RESPONSE_FORMAT = Type.Object(
           'With `json`, `json_object` or `json_schema`: the schema; with `regex`: the regular expression.',
       }),
     ),
-    structures: Type.Optional(
-      ofType(['array'], {
-        description: 'With `structural_tag`: objects with `begin`, `schema` and `end`.',
-      }),
-    ),
-    triggers: Type.Optional(Type.Array(Type.String())),
-    format: Type.Optional(
-      ofType(['object'], { description: 'With `structural_tag`: the format of the tag.' }),
-    ),
+    structures: optionalList({
+      description: 'With `structural_tag`: objects with `begin`, `schema` and `end`.',
+    }),
+    triggers: Type.Optional(nullable(Type.Array(Type.String()))),
+    format: optionalObject({ description: 'With `structural_tag`: the format of the tag.' }),
   },
   {
     ...CLOSED,
@@ -281,12 +277,12 @@ function jsonSchemaFormat(
   { json_schema: field, schema, value }: ResponseFormatField,
   budget: SchemaBudget,
 ): ResponseFormat {
-  if (field === undefined) {
+  if (!isGiven(field)) {
     if (isGiven(schema)) return jsonForm(schema, 'response_format.schema', budget)
     if (isGiven(value)) return jsonForm(namedSchema(value), 'response_format.value', budget)
     throw missingParameter('response_format.json_schema')
   }
-  if (field.schema === undefined) throw missingParameter('response_format.json_schema.schema')
+  if (!isGiven(field.schema)) throw missingParameter('response_format.json_schema.schema')
   const param = 'response_format.json_schema.schema'
   return {
     type: 'jsonSchema',

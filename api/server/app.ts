@@ -183,7 +183,8 @@ function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]):
       reply.header('allow', allowed.join(', '))
       return refuse(methodNotAllowed(request.method, path), reply)
     }
-    const help = insteadOf(path) || '. See /docs for what is served here.'
+    const isServed = (other: string): boolean => allowedMethods(other).length > 0
+    const help = insteadOf(path, isServed) || '. See /docs for what is served here.'
     const message = `Unknown request URL: ${request.method} ${path}${help}`
     return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
   })

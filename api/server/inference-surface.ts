@@ -8,6 +8,7 @@ import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { fineTuningPlugin } from '#api/fine-tuning/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { createExampleReader } from '#api/inference/chat/training-example.ts'
+import { presentErrorByVersion } from '#api/inference/messages/messages-errors.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { createImageIntake } from '#api/inference/request-images.ts'
 import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
@@ -56,6 +57,7 @@ export function inferenceSurfaces(
     gates: [idempotencyOf(services), createLimiter({ ...services, ...services.quotas })],
     respondAsync: respondAsync({ ...services, ...services.background }),
     storedRequests: services.background.storedRequests,
+    presentError: presentErrorByVersion,
   }
   const inferenceServices = { ...inferenceOf(services), signer, note }
   const v1 = v1Plugin(shared, [

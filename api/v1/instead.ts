@@ -11,10 +11,22 @@ const INSTEAD: Readonly<Record<string, string>> = {
   // Only this path, because others below it are served.
   '/chat': '/v1/chat/completions',
   pooling: '/v1/embeddings, /v1/multi-vector or /v1/classify',
+  organization: '/v1/usage, /v1/api_keys and /v1/organizations',
+  // Ollama's own API, and Azure's.
+  'api/chat': '/v1/chat/completions',
+  'api/generate': '/v1/completions',
+  'api/embed': '/v1/embeddings',
+  'api/tags': '/v1/models',
+  'openai/deployments': '/v1 as the base URL of a client for OpenAI',
 }
 
-/** The end of the error message for a path that is not served; empty if there is nothing to say. */
-export function insteadOf(path: string): string {
+/**
+ * The end of the error message for a path that is not served; empty if there is nothing to say.
+ * Most unknown paths come from a base URL with `/v1` missing or doubled.
+ */
+export function insteadOf(path: string, isServed: (path: string) => boolean): string {
+  const meant = path.startsWith('/v1/') ? path.slice('/v1'.length) : `/v1${path}`
+  if (isServed(meant)) return `. Did you mean ${meant}? Check the base URL of the client.`
   const whole = path.replace(/^\/v\d+(?=\/)/, '')
   const [name = '', next = ''] = whole.split('/').slice(1)
   const known = [whole, `${name}/${next}`, name].find((key) => Object.hasOwn(INSTEAD, key))

@@ -27,8 +27,8 @@ declare module 'fastify' {
     scope?: RequiredScope
     /** Whether unknown fields of its forms are refused or ignored; set by the plugin. */
     unknownFields?: UnknownFields
-    /** The error dialect of a route; that of OpenAI if absent. */
-    presentError?: (error: ServiceError, request: FastifyRequest) => ErrorAnswer
+    /** The error dialect of a route; that of the plugin if absent. */
+    presentError?: PresentError
   }
 }
 
@@ -50,7 +50,11 @@ export interface V1Services extends CredentialServices {
   readonly storedRequests?: Pick<StoredRequests, 'take'>
   /** Whether request fields that no route knows are refused (if absent) or ignored and reported. */
   readonly unknownFields?: UnknownFields
+  /** The error dialect of unknown paths, and of routes that name none; OpenAI's if absent. */
+  readonly presentError?: PresentError
 }
+
+type PresentError = (error: ServiceError, request: FastifyRequest) => ErrorAnswer
 
 /** Runs before the route: may set headers, throw, or answer. */
 export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
@@ -222,7 +226,8 @@ function addErrorDialect(app: FastifyInstance, services: V1Services): AnswerErro
         { requestId: request.id, reason: reasonOf(error) },
         'a service is in trouble',
       )
-    const present = request.routeOptions.config.presentError ?? presentError
+    const present =
+      request.routeOptions.config.presentError ?? services.presentError ?? presentError
     const { status, headers, body } = present(error, request)
     return reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body)
   }
@@ -241,7 +246,8 @@ function answerUnknownPaths(
     const path = pathOf(request.url)
     const allowed = allowedMethods(path)
     if (allowed.length === 0) {
-      const message = `Invalid URL (${request.method} ${path})${insteadOf(path)}`
+      const isServed = (other: string): boolean => allowedMethods(other).length > 0
+      const message = `Invalid URL (${request.method} ${path})${insteadOf(path, isServed)}`
       return answer(failure.notFound(message), request, reply)
     }
     reply.header('allow', allowed.join(', '))

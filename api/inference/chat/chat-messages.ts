@@ -4,6 +4,7 @@ import {
   invalidValue,
   missingParameter,
   optionalBoolean,
+  optionalInteger,
   optionalList,
   optionalObject,
   optionalString,
@@ -47,7 +48,7 @@ const CALLED_CUSTOM = Type.Object(
   CLOSED,
 )
 
-const CALL_PLACE = { id: Type.String({ minLength: 1 }), index: Type.Optional(Type.Integer()) }
+const CALL_PLACE = { id: Type.String({ minLength: 1 }), index: optionalInteger({}) }
 // Clients of Mistral's API send calls without a type.
 const CALL = variantSchema(
   {
@@ -63,12 +64,12 @@ const IMAGE_URL = Type.String({
 
 const CONTENT_PART = Type.Object({
   type: choice(['text', 'refusal', 'image_url', 'file']),
-  text: Type.Optional(Type.String()),
-  refusal: Type.Optional(Type.String()),
+  text: optionalString(),
+  refusal: optionalString(),
   image_url: Type.Optional(
-    Type.Union([IMAGE_URL, Type.Object({ url: IMAGE_URL, detail: DETAIL })]),
+    Type.Union([nullable(IMAGE_URL), Type.Object({ url: IMAGE_URL, detail: DETAIL })]),
   ),
-  file: Type.Optional(Type.Object(FILE_FIELDS)),
+  file: Type.Optional(nullable(Type.Object(FILE_FIELDS))),
 })
 
 /** The fields of one message. */
@@ -204,7 +205,7 @@ function contentOf(
   for (const [index, part] of content.entries()) {
     const place = `${path}[${index}]`
     const value = part[part.type]
-    if (value === undefined) throw missingParameter(`${place}.${part.type}`)
+    if (value === undefined || value === null) throw missingParameter(`${place}.${part.type}`)
     if (part.type === 'file') {
       read.addText(fileText(part.file ?? {}, `${place}.file`), '\n')
       continue
@@ -219,7 +220,7 @@ function contentOf(
         "images are only allowed with the roles 'user' and 'tool'.",
       )
     }
-    const { image_url: image = '' } = part
+    const image = part.image_url ?? ''
     const { url, detail } = typeof image === 'string' ? { url: image } : image
     read.addImage(images.add({ kind: 'url', url }, { path: `${place}.image_url`, detail }))
   }

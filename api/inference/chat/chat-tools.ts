@@ -18,8 +18,10 @@ import { customDefinition, GRAMMAR_FIELDS } from './custom-tools.ts'
 
 /** The most functions that one request may offer. */
 export const TOOLS_MAX = 128
-/** The permitted names of functions. */
+/** The permitted names of functions in chats. */
 export const FUNCTION_NAME = Type.String({ pattern: '^[a-zA-Z0-9_-]{1,64}$' })
+/** The same in responses and messages. */
+export const LONG_FUNCTION_NAME = Type.String({ pattern: '^[a-zA-Z0-9_-]{1,128}$' })
 
 /** Cache marks of clients of other dialects. Shared prefixes of prompts are found without them. */
 export const CACHE_CONTROL = optionalObject()
@@ -62,9 +64,11 @@ const CUSTOM = Type.Object(
     name: FUNCTION_NAME,
     description: optionalString(),
     format: Type.Optional(
-      variantSchema(
-        { text: {}, grammar: { grammar: Type.Object(GRAMMAR_FIELDS, CLOSED) } },
-        { description: 'The format of the input: any text, or text that follows a grammar.' },
+      nullable(
+        variantSchema(
+          { text: {}, grammar: { grammar: Type.Object(GRAMMAR_FIELDS, CLOSED) } },
+          { description: 'The format of the input: any text, or text that follows a grammar.' },
+        ),
       ),
     ),
   },

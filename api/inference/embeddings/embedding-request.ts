@@ -42,14 +42,12 @@ export const TEXTS_OR_TOKEN_IDS = [
 /** An input that is an object: a text or an image. */
 export const TEXT_OR_IMAGE = Type.Object(
   {
-    text: Type.Optional(TEXT),
-    image: Type.Optional(
-      Type.String({
-        minLength: 1,
-        description:
-          'An image as a data URL, as plain base64, or as an https URL that the server fetches; for models with the capability `vision`.',
-      }),
-    ),
+    text: optionalString({ minLength: 1 }),
+    image: optionalString({
+      minLength: 1,
+      description:
+        'An image as a data URL, as plain base64, or as an https URL that the server fetches; for models with the capability `vision`.',
+    }),
   },
   { additionalProperties: false },
 )
@@ -282,10 +280,10 @@ function itemOf(
   path: string,
   images: RequestImages,
 ): EmbedInput['items'][number] {
-  if ((text === undefined) === (image === undefined)) {
-    throw invalidValue(path, "expected one of 'text' and 'image'.")
-  }
-  if (image === undefined) return text ?? ''
+  const hasText = typeof text === 'string'
+  const hasImage = typeof image === 'string'
+  if (hasText === hasImage) throw invalidValue(path, "expected one of 'text' and 'image'.")
+  if (!hasImage) return text ?? ''
   return images.add(sourceOf(image), { path: `${path}.image` })
 }
 

@@ -28,7 +28,7 @@ import { vectorsResponse, writeList } from './embeddings.ts'
 
 const TEXT = Type.String({ minLength: 1 })
 const DOCUMENT = Type.Object(
-  { id: Type.Optional(Type.String({ description: 'Accepted, but not returned.' })), text: TEXT },
+  { id: optionalString({ description: 'Accepted, but not returned.' }), text: TEXT },
   { additionalProperties: false },
 )
 const FORMAT = choice(['float', 'base64'])

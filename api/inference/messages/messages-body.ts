@@ -1,6 +1,6 @@
 import type { Static } from 'typebox'
 
-import { CACHE_CONTROL, FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
+import { CACHE_CONTROL, LONG_FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import {
   ineffective,
   optionalBoolean,
@@ -27,7 +27,7 @@ const TOOL = Type.Object(
       description:
         'Absent or `custom` for a tool of your own; `bash_…`, `text_editor_…` and `memory_…` with a date have a known schema. Tools that run on the server are not offered.',
     }),
-    name: FUNCTION_NAME,
+    name: LONG_FUNCTION_NAME,
     description: optionalString(),
     input_schema: optionalObject({ description: 'A JSON Schema, for a tool of your own.' }),
     strict: optionalBoolean(),

@@ -39,6 +39,16 @@ export function presentMessagesError(error: ServiceError, request: FastifyReques
   }
 }
 
+/** Whether a client speaks Anthropic's dialect: its clients send its version with every request. */
+export function isAnthropic(request: FastifyRequest): boolean {
+  return request.headers['anthropic-version'] !== undefined
+}
+
+/** Renders a failure in the dialect of the client, for paths that are not of one dialect. */
+export function presentErrorByVersion(error: ServiceError, request: FastifyRequest): ErrorAnswer {
+  return isAnthropic(request) ? presentMessagesError(error, request) : presentError(error)
+}
+
 /** The body, which is also the error event of a started stream. */
 export function messagesErrorBody(error: ServiceError, requestId: string | null): object {
   const status = statusOf(error.status)

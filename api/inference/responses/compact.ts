@@ -15,7 +15,7 @@ import { Type } from '#shared/schema-types.ts'
 
 import { readsThread, threadOf, withIds } from './response-thread.ts'
 import { presentUsage } from './responses-answer.ts'
-import { INPUT } from './responses-input.ts'
+import { OPTIONAL_INPUT } from './responses-body.ts'
 import { hexId, ResponseOutput } from './responses-output.ts'
 import { itemsOf, responsesRequest } from './responses-request.ts'
 import { USAGE } from './responses-schemas.ts'
@@ -27,7 +27,7 @@ const COMPACT_BODY = Type.Object(
       minLength: 1,
       description: 'The id of the model that writes the summary.',
     }),
-    input: Type.Optional(INPUT),
+    input: OPTIONAL_INPUT,
     instructions: optionalString({ description: 'The system message of the conversation.' }),
     previous_response_id: optionalString({
       maxLength: 200,
@@ -86,10 +86,10 @@ async function compact(http: Http, services: InferenceServices): Promise<object>
     capability: 'chat',
     endpoint: 'v1/responses/compact',
   })
-  const { model: name, input: asked = [], instructions, previous_response_id: previousId } = body
+  const { model: name, input: asked, instructions, previous_response_id: previousId } = body
   const thread = await threadOf(http, services, {
     model: name,
-    input: asked,
+    input: asked ?? [],
     ...(typeof previousId === 'string' && { previous_response_id: previousId }),
   })
   const items = [...thread.earlier, ...itemsOf(thread.asked)]

@@ -12,16 +12,16 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { Type } from '#shared/schema-types.ts'
 
 import { readsThread, threadOf } from './response-thread.ts'
-import { RESPONSES_BODY } from './responses-body.ts'
+import { OPTIONAL_INPUT, RESPONSES_BODY } from './responses-body.ts'
 import { itemsOf, responsesRequest } from './responses-request.ts'
 import { summaryOpener } from './summaries.ts'
 
-const { model, input, ...FIELDS } = RESPONSES_BODY.properties
+const { model, ...FIELDS } = RESPONSES_BODY.properties
 
 const COUNT_BODY = Type.Object(
   {
     model,
-    input: Type.Optional(input),
+    input: OPTIONAL_INPUT,
     instructions: FIELDS.instructions,
     previous_response_id: FIELDS.previous_response_id,
     conversation: FIELDS.conversation,

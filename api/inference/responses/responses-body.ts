@@ -1,7 +1,7 @@
 import type { Static } from 'typebox'
 
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
-import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
+import { FUNCTION_NAME, LONG_FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import { GRAMMAR_FIELDS } from '#api/inference/chat/custom-tools.ts'
 import {
   answerLength,
@@ -20,7 +20,7 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable, ofType } from '#shared/schemas.ts'
 
-import { INPUT } from './responses-input.ts'
+import { INPUT, INPUT_ITEMS } from './responses-input.ts'
 
 const CLOSED = { additionalProperties: false }
 const CONVERSATION_ID = Type.String({ maxLength: 200 })
@@ -59,18 +59,20 @@ export type NamedTool = Static<typeof NAMED_TOOL>
 
 const CALLED = {
   function: {
-    name: FUNCTION_NAME,
+    name: LONG_FUNCTION_NAME,
     description: optionalString(),
     parameters: optionalObject({ description: 'A JSON Schema.' }),
     strict: optionalBoolean(),
   },
   custom: {
-    name: FUNCTION_NAME,
+    name: LONG_FUNCTION_NAME,
     description: optionalString(),
     format: Type.Optional(
-      variantSchema(
-        { text: {}, grammar: GRAMMAR_FIELDS },
-        { description: 'The format of the input: any text, or text that follows a grammar.' },
+      nullable(
+        variantSchema(
+          { text: {}, grammar: GRAMMAR_FIELDS },
+          { description: 'The format of the input: any text, or text that follows a grammar.' },
+        ),
       ),
     ),
   },
@@ -83,7 +85,7 @@ const TOOL = variantSchema(
   {
     ...CALLED,
     namespace: {
-      name: FUNCTION_NAME,
+      name: LONG_FUNCTION_NAME,
       description: optionalString(),
       tools: Type.Array(CALLED_TOOL, { minItems: 1, maxItems: TOOLS_MAX }),
     },
@@ -112,20 +114,23 @@ export type ToolChoiceField = NonNullable<Static<typeof TOOL_CHOICE>>
 const TEXT = Type.Object(
   {
     format: Type.Optional(
-      variantSchema(
-        {
-          text: {},
-          json_object: {},
-          json_schema: {
-            name: FUNCTION_NAME,
-            schema: ofType(['object']),
-            description: optionalString(),
-            strict: optionalBoolean(),
+      nullable(
+        variantSchema(
+          {
+            text: {},
+            json_object: {},
+            json_schema: {
+              name: FUNCTION_NAME,
+              schema: ofType(['object']),
+              description: optionalString(),
+              strict: optionalBoolean(),
+            },
           },
-        },
-        {
-          description: 'The response format: text, any JSON object, or JSON that matches a schema.',
-        },
+          {
+            description:
+              'The response format: text, any JSON object, or JSON that matches a schema.',
+          },
+        ),
       ),
     ),
     verbosity: VERBOSITY,
@@ -142,6 +147,12 @@ const STREAM_OPTIONS = Type.Object(
     include_usage: fixed([true]),
   },
   { ...CLOSED, description: 'Only with `stream`.' },
+)
+
+const { description = '' } = INPUT as { readonly description?: string }
+/** The field `input` where it may be left out. */
+export const OPTIONAL_INPUT = Type.Optional(
+  Type.Union([nullable(Type.String()), INPUT_ITEMS], { description }),
 )
 
 /** The body of `POST /v1/responses`. */

@@ -107,14 +107,14 @@ const INPUT_ITEM = variantSchema(
   { fallback: 'message' },
 )
 
+/** The conversation so far. */
+export const INPUT_ITEMS = Type.Array(INPUT_ITEM, { minItems: 1, maxItems: ITEMS_MAX })
+
 /** The schema of the field `input`: a user's text, or the conversation so far. */
-export const INPUT = Type.Union(
-  [Type.String(), Type.Array(INPUT_ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
-  {
-    description:
-      'The message of the user, or the whole conversation: messages (the type may be omitted), calls of functions and custom tools, and their outputs. The model reads the `content` of reasoning items if its chat template does; a compaction is a summary that this server wrote; the model sees calls of the built-in tools of other servers as function calls; an `item_reference` names an output item of a stored response.',
-  },
-)
+export const INPUT = Type.Union([Type.String(), INPUT_ITEMS], {
+  description:
+    'The message of the user, or the whole conversation: messages (the type may be omitted), calls of functions and custom tools, and their outputs. The model reads the `content` of reasoning items if its chat template does; a compaction is a summary that this server wrote; the model sees calls of the built-in tools of other servers as function calls; an `item_reference` names an output item of a stored response.',
+})
 export type InputField = Static<typeof INPUT>
 type Item = Exclude<InputField, string>[number]
 

@@ -148,7 +148,7 @@ type SwaggerPlugin = (system: object) => {
 describe('the description of a body', () => {
   const bodyOf = async (path: string, type = 'application/json') => {
     const document = (await (await fetch(`${api.url}/openapi.json`)).json()) as BodyDocument
-    const { requestBody } = defined(document.paths[path]).post
+    const requestBody = defined(document.paths[path]?.post?.requestBody)
     const validate = new Ajv2020({ strict: false, logger: false, validateFormats: false })
     return { requestBody, accepts: validate.compile(defined(requestBody.content[type]).schema) }
   }
@@ -181,6 +181,18 @@ describe('the description of a body', () => {
     expect(accepts({ ...body, surplus: 1, [field ?? '']: [{ ...item, surplus: 1 }] })).toBe(true)
   })
 
+  it('accepts null for every field that may be left out', async () => {
+    const document = (await (await fetch(`${api.url}/openapi.json`)).json()) as BodyDocument
+    const ajv = new Ajv2020({ strict: false, logger: false, validateFormats: false })
+    const refused = Object.entries(document.paths).flatMap(([path, { post }]) => {
+      const schema = post?.requestBody?.content['application/json']?.schema
+      if (schema === undefined || !/^\/v\d\//.test(path) || OWN.test(path)) return []
+      const fields = [...optionalFields(schema)].filter(([, field]) => !ajv.validate(field, null))
+      return fields.map(([name]) => `${path} ${name}`)
+    })
+    expect(refused).toEqual([])
+  })
+
   it('of a new API key allows no other field', async () => {
     const { accepts } = await bodyOf('/v1/api_keys')
     expect([accepts({ name: 'x' }), accepts({ name: 'x', surplus: 1 })]).toEqual([true, false])
@@ -196,13 +208,31 @@ describe('the description of a body', () => {
   )
 })
 
+// Credentials and members: a field of theirs that says nothing is a mistake.
+const OWN = /^\/v1\/(api_keys|organizations|invitations|webhook_endpoints)/
+
+/** Every optional property of a body, but for `type`, which selects the others. */
+function* optionalFields(node: unknown): Generator<[string, object]> {
+  if (typeof node !== 'object' || node === null) return
+  const { properties, required } = node as {
+    readonly properties?: Readonly<Record<string, object>>
+    readonly required?: readonly string[]
+  }
+  for (const [name, field] of Object.entries(properties ?? {})) {
+    if (name !== 'type' && required?.includes(name) !== true) yield [name, field]
+  }
+  for (const [keyword, value] of Object.entries(node)) {
+    if (keyword !== 'if') yield* optionalFields(value)
+  }
+}
+
 interface BodyDocument {
   readonly paths: Readonly<
     Record<
       string,
       {
-        readonly post: {
-          readonly requestBody: {
+        readonly post?: {
+          readonly requestBody?: {
             readonly required?: boolean
             readonly content: Readonly<Record<string, { readonly schema: object }>>
           }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
+import { presentErrorByVersion } from '#api/inference/messages/messages-errors.ts'
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 
 import { openSurface } from './surface.ts'
@@ -9,7 +10,7 @@ const REQUEST = { model: 'tiny-chat', max_tokens: 9, messages: [USER] }
 
 let surface: Awaited<ReturnType<typeof openSurface>>
 beforeAll(async () => {
-  surface = await openSurface()
+  surface = await openSurface(undefined, { presentError: presentErrorByVersion })
 })
 afterAll(() => surface.app.close())
 
@@ -247,4 +248,30 @@ it('reads null as the default of every field', async () => {
     { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: null }] },
   ]
   expect((await promptOf({ messages })).messages.at(-1)).toMatchObject({ content: '' })
+})
+
+it('offers the model tools whose names have up to 128 characters', async () => {
+  const tool = { name: 'a'.repeat(128), input_schema: { type: 'object' } }
+  expect((await promptOf({ tools: [tool] })).tools).toMatchObject([{ name: tool.name }])
+  const longer = await post({ tools: [{ ...tool, name: `${tool.name}a` }] })
+  expect([longer.statusCode, longer.json().error.message]).toEqual([
+    400,
+    expect.stringContaining("'tools[0].name'"),
+  ])
+})
+
+it.each([
+  ['/v1/messages/batches', 404, 'not_found_error'],
+  ['/v1/messages', 405, 'invalid_request_error'],
+])('answers GET %s with %i as its client parses errors', async (url, status, type) => {
+  const headers = { 'anthropic-version': '2023-06-01' }
+  const response = await surface.app.inject({ url, headers })
+  expect(response.statusCode).toBe(status)
+  expect(response.json()).toEqual({
+    type: 'error',
+    error: { type, message: expect.any(String) },
+    request_id: response.headers['request-id'],
+  })
+  const { error } = (await surface.app.inject({ url })).json()
+  expect(error).toMatchObject({ type: 'invalid_request_error', code: null })
 })

@@ -141,10 +141,24 @@ describe('the routes', () => {
     ['/v1/vector_stores/vs_1/search', / use \/v1\/embeddings, \/v1\/rerank and a function/],
     ['/v1/assistants', / use \/v1\/responses with a conversation/],
     ['/v1/threads/runs', / use \/v1\/responses with a conversation/],
+    ['/v1/organization/costs', / use \/v1\/usage, \/v1\/api_keys and/],
+    ['/v1/v1/embeddings', /\)\. Did you mean \/v1\/embeddings\? Check the base URL/],
     ['/v1/constructor', /^Invalid URL \(POST \/v1\/constructor\)$/],
   ])('name what to use instead of %s', async (url, message) => {
     const { error } = (await surface.post(url, {})).json()
     expect(error).toMatchObject({ type: 'invalid_request_error', code: null })
+    expect(error.message).toMatch(message)
+  })
+
+  it.each([
+    ['/chat/completions', / Did you mean \/v1\/chat\/completions\? Check the base URL/],
+    ['/models/org/base', / Did you mean \/v1\/models\/org\/base\?/],
+    ['/api/chat', /\. It is not served here; use \/v1\/chat\/completions\.$/],
+    ['/openai/deployments/gpt-4o/chat/completions', / use \/v1 as the base URL of a client/],
+    ['/nothing', /\. See \/docs for what is served here\.$/],
+  ])('name what to use instead of %s at the root', async (url, message) => {
+    const { error } = (await surface.post(url, {})).json()
+    expect(error).toMatchObject({ type: 'invalid_request_error', code: 'unknown_url' })
     expect(error.message).toMatch(message)
   })
 
