@@ -10,7 +10,8 @@ import { loadTextModel } from '#workers/text/text-model.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 import { readTokenizer } from '#workers/text/tokenizer-files/read-tokenizer.ts'
 
-// Recorded from the classes of transformers by make-tokenizer-files.py (see `source` inside).
+// Recorded from the classes of transformers by make-tokenizer-files.py, and from tiktoken and
+// mistral-common by make-ranked-tokenizers.py (see `source` inside).
 interface Golden {
   readonly texts: readonly string[]
   readonly cases: Readonly<Record<string, Case>>
@@ -27,9 +28,9 @@ interface Case {
 }
 
 const FIXTURES = join(import.meta.dirname, '../fixtures/tokenizers')
-const golden = JSON.parse(
-  readFileSync(join(import.meta.dirname, 'tokenizer-files.json'), 'utf8'),
-) as Golden
+const [golden, ranked] = ['tokenizer-files', 'ranked-tokenizers'].map(
+  (name) => JSON.parse(readFileSync(join(import.meta.dirname, `${name}.json`), 'utf8')) as Golden,
+) as [Golden, Golden]
 
 const folders: string[] = []
 afterEach(async () => {
@@ -53,10 +54,14 @@ async function load(made: Pick<Case, 'files' | 'contents'>) {
   return createTokenizer(json, config)
 }
 
-describe.each(Object.entries(golden.cases))('the files of %s', (_name, made) => {
+const all = [golden, ranked].flatMap(({ cases, texts }) =>
+  Object.entries(cases).map(([name, made]) => [name, made, texts] as const),
+)
+
+describe.each(all)('the files of %s', (_name, made, texts) => {
   it('give the ids of the reference', async () => {
     const tokenizer = await load(made)
-    const ids = golden.texts.map((text) => tokenizer.encode(text, { addSpecialTokens: true }))
+    const ids = texts.map((text) => tokenizer.encode(text, { addSpecialTokens: true }))
     expect(ids).toEqual(made.ids)
     const [first = '', second = ''] = [golden.texts[1], golden.texts[15]]
     expect(tokenizer.encodePair(first, second).tokenIds).toEqual(made.pair)

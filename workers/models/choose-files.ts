@@ -26,8 +26,9 @@ type Layout = 'pipeline' | 'single'
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES =
   /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|tokens\.txt|artifact\.metadata|(?!manifest\.)[\w.-]+\.json)$/
-// SentencePiece models, which a tokenizer.json beside them makes superfluous.
-const PIECES = /(^|\/)((spiece|spm|tokenizer|sentencepiece(\.bpe)?)\.model|source\.spm)$/
+// Vocabularies of other tokenizers, which a tokenizer.json beside them makes superfluous.
+const VOCABULARIES =
+  /(^|\/)((spiece|spm|tokenizer|tiktoken|sentencepiece(\.bpe)?)\.model|source\.spm|tekken\.json|[\w.-]+\.tiktoken)$/
 // Indexes of weights in other formats, and records of an export.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
 // Styles of a speech model's voices: a file for each, or an archive beside the graph.
@@ -40,7 +41,7 @@ const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
 const NO_TENSORS = [
   /\.onnx([._].*)?$/,
   /^(\.|[A-Z_]+$)/,
-  /\.(data|json|jsonl|jinja|md|txt|pdf|html|yaml|yml|py|model|spm|xml|png|jpe?g|gif|webp|svg|wav)$/,
+  /\.(data|json|jsonl|jinja|md|txt|pdf|html|yaml|yml|py|model|spm|xml|png|jpe?g|gif|webp|svg|wav|tiktoken)$/,
   /\.(pb|bin|pth?|ot|ckpt|h5|npy|npz|safetensors|msgpack|gguf|ort|tflite|zip|gz|index)$/,
 ]
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
@@ -278,9 +279,9 @@ function isExternalData(path: string, graph: string): boolean {
 function isConfiguration({ path, bytes }: ListedFile, paths: readonly string[]): boolean {
   const depth = path.split('/').length
   if (DENSE_WEIGHTS.test(path) || VOICES.test(path)) return true
-  const isNeeded =
-    CONFIG_NAMES.test(path) ||
-    (PIECES.test(path) && !paths.includes(join(dirname(path), 'tokenizer.json')))
+  const isNeeded = VOCABULARIES.test(path)
+    ? !paths.includes(join(dirname(path), 'tokenizer.json'))
+    : CONFIG_NAMES.test(path)
   return (
     depth <= 2 &&
     bytes <= CONFIG_BYTES_MAX &&

@@ -18,6 +18,7 @@ export function correctSteps(
 ): void {
   correctVocabulary(model, live.model as ModelStep | null)
   correctModel(model, live.model as ModelStep | null)
+  correctMerges(model, live.model as ModelStep | null)
   correctUnknown(model, live.model as ModelStep | null)
   forEachStep(normalizer, live.normalizer, 'normalizers', 'normalizers', correctNormalizer)
   forEachStep(preTokenizer, live.pre_tokenizer, 'pretokenizers', 'tokenizers', correctPreTokenizer)
@@ -36,6 +37,16 @@ interface ModelStep {
   unk_score?: number
   encode(words: readonly string[]): string[]
   _call?: (words: readonly string[]) => string[]
+  /** A model of byte pairs adds two neighbours to the queue of its merges. */
+  add_node?: (queue: { push(node: PairNode): void }, node: PairNode) => void
+}
+
+/** A part of a word, and the part after it. */
+interface PairNode {
+  readonly token: string
+  readonly bias: number
+  readonly next: PairNode
+  score: number
 }
 
 interface Trie {
@@ -91,6 +102,19 @@ function correctModel(json: unknown, model: ModelStep | null): void {
       const isReplaced = (token: string) => outside.has(token) || isUnknown(token)
       return fused.map((token) => (isReplaced(token) ? (model.unk_token as string) : token))
     })
+}
+
+/** Vocabularies whose merges follow from the ids of their tokens (see `modelOfRanks`). */
+function correctMerges(json: unknown, model: ModelStep | null): void {
+  if (model === null || !isRecord(json) || json.ranked !== true) return
+  const ranks = new Map(Object.entries(json.vocab as Readonly<Record<string, number>>))
+  model.add_node = (queue, node) => {
+    const rank = ranks.get(node.token + node.next.token)
+    if (rank === undefined) return
+    // The bias is below 1, so that the first of equal parts in a word is joined first.
+    node.score = rank + node.bias
+    queue.push(node)
+  }
 }
 
 /** The library reads the unknown token of a word vocabulary from another file. */

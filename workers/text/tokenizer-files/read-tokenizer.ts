@@ -1,9 +1,13 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+
 import { isRecord } from '#shared/json.ts'
 import { findJson, findModelBytes, findModelText } from '#workers/models/folder-json.ts'
 import { isVocabularyId } from '#workers/models/tokenizer-limits.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { PIECE_CLASSES } from './piece-classes.ts'
+import { RANK_CLASSES } from './rank-classes.ts'
 import { readSentencePiece } from './sentencepiece.ts'
 import { type AddedToken, addedTokens, postProcessorOf, rolesOf } from './special-tokens.ts'
 import type { TokenizerClass, TokenizerFolder, TokenizerParts } from './tokenizer-class.ts'
@@ -34,7 +38,7 @@ export async function readTokenizer(folder: string, usualClass?: string): Promis
     const parts = await found.build(openFolder(folder, settings, roles))
     const named = [...roles].map(([role, { content }]) => [role, content] as const)
     return {
-      json: await join(folder, settings, roles, parts),
+      json: await joinParts(folder, settings, roles, parts),
       config: { ...settings, ...Object.fromEntries(named) },
     }
   } catch (error) {
@@ -54,7 +58,7 @@ async function readSettings(folder: string): Promise<Json> {
   return { ...config, ...(await findJson(folder, 'special_tokens_map.json')) }
 }
 
-const CLASSES = [...PIECE_CLASSES, ...WORD_CLASSES]
+const CLASSES = [...PIECE_CLASSES, ...WORD_CLASSES, ...RANK_CLASSES]
 const isText = (value: unknown): value is string => typeof value === 'string'
 const wordsIn = (text: string): readonly string[] => text.split(' ')
 
@@ -63,6 +67,9 @@ async function findClass(
   settings: Json,
   usualClass: string | undefined,
 ): Promise<TokenizerClass> {
+  for (const known of CLASSES) {
+    if (known.file !== undefined && existsSync(join(folder, known.file))) return known
+  }
   const config = (await findJson(folder, 'config.json')) ?? {}
   const stated = [settings.tokenizer_class, config.tokenizer_class, usualClass].find(isText)
   const modelType = isText(config.model_type) ? config.model_type : undefined
@@ -102,6 +109,11 @@ function openFolder(
     if (text === undefined) throw missing(folder, name)
     return text
   }
+  const readJson = async (name: string): Promise<Json> => {
+    const json = await findJson(folder, name)
+    if (json === undefined) throw missing(folder, name)
+    return json
+  }
   return {
     settings,
     roles,
@@ -121,11 +133,9 @@ function openFolder(
       }
       throw missing(folder, only ?? PIECE_FILES.join(' or '))
     },
-    async readIds() {
-      const ids = await findJson(folder, 'vocab.json')
-      if (ids === undefined) throw missing(folder, 'vocab.json')
-      return tokenIdsOf(folder, 'vocab.json', ids)
-    },
+    readText,
+    readJson,
+    readIds: async () => tokenIdsOf(folder, 'vocab.json', await readJson('vocab.json')),
     async readMerges() {
       const [first = '', ...rest] = (await readText('merges.txt')).split(/\r?\n/)
       const lines = first.startsWith('#version') ? rest : [first, ...rest]
@@ -149,7 +159,7 @@ function tokenIdsOf(folder: string, name: string, ids: Json): Readonly<Record<st
 }
 
 /** The whole `tokenizer.json`. */
-async function join(
+async function joinParts(
   folder: string,
   settings: Json,
   roles: TokenizerFolder['roles'],
@@ -164,7 +174,7 @@ async function join(
     older: tokenIdsOf(folder, 'added_tokens.json', older ?? {}),
     roles,
     ofModel: (parts.found ?? []).flatMap((token): readonly AddedToken[] => {
-      const id = idOf(token.content)
+      const id = token.id ?? idOf(token.content)
       return id === undefined ? [] : [{ ...token, id }]
     }),
     additional: parts.additional ?? [],

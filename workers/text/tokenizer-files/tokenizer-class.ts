@@ -10,6 +10,8 @@ export interface TokenizerClass {
   readonly names: string
   /** The `model_type` of models whose folders name no class. */
   readonly modelTypes: string
+  /** A file that no other class has, so that its folder need not name the class. */
+  readonly file?: string
   /** Special tokens that its files need not name. */
   readonly tokens: UsualTokens
   build(folder: TokenizerFolder): Promise<TokenizerParts>
@@ -20,6 +22,8 @@ export interface TokenizerFolder {
   readonly settings: Json
   readonly roles: Roles
   readPieces(name?: string): Promise<SentencePieceModel>
+  readText(name: string): Promise<string>
+  readJson(name: string): Promise<Json>
   /** The ids of `vocab.json`. */
   readIds(): Promise<Readonly<Record<string, number>>>
   /** The pairs of `merges.txt`. */
@@ -36,8 +40,8 @@ export interface TokenizerParts {
   readonly decoder: Step
   /** The tokens around a text and around two texts; see `postProcessorOf`. */
   readonly template?: readonly [string, string]
-  /** Tokens that are found in a text before it is split, without ids. */
-  readonly found?: readonly Omit<AddedToken, 'id'>[]
+  /** Tokens that are found in a text before it is split; those without an id are in the model. */
+  readonly found?: readonly (Omit<AddedToken, 'id'> & Partial<Pick<AddedToken, 'id'>>)[]
   /** Special tokens of the class beyond its roles. */
   readonly additional?: readonly string[]
 }

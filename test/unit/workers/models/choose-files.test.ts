@@ -82,6 +82,18 @@ describe('choosing files from a source', () => {
       ['model.onnx', 'source.spm', 'spiece.model', 'vocab.json'],
     ],
     [
+      'files of tiktoken and tekken where there is no tokenizer.json',
+      ['model.onnx', 'qwen.tiktoken', 'tiktoken.model', 'tekken.json'],
+      {},
+      ['model.onnx', 'qwen.tiktoken', 'tiktoken.model', 'tekken.json'],
+    ],
+    [
+      'the tokenizer.json alone where tekken.json says the same',
+      ['model.onnx', 'tekken.json', 'tokenizer.json', 'tokenizer.model'],
+      {},
+      ['model.onnx', 'tokenizer.json'],
+    ],
+    [
       'the graph of later runs where transformers wrote two',
       ['config.json', 'decode.onnx', 'decode.onnx.data', 'prefill.onnx', 'prefill.onnx.data'],
       {},
