@@ -1,7 +1,7 @@
 """Record what tokenizers without a tokenizer.json make of hard texts, for tokenizer-files.test.ts.
 
 Usage, from the repository root: python test/golden/make-tokenizer-files.py
-Needs transformers 4.57, sentencepiece and protobuf. Trains the small files of test/fixtures/tokenizers and reads them with the
+Needs transformers 4.57, sentencepiece, protobuf, fugashi and unidic-lite. Trains the small files of test/fixtures/tokenizers and reads them with the
 classes of transformers: the fast one, which AutoTokenizer prefers, and the other one where a class has no fast one.
 """
 
@@ -156,6 +156,8 @@ CASES = {
     "ELECTRA": ("Electra", {"vocab.txt": "vocab.txt"}, {}, {}),
     "MPNet": ("MPNet", {"vocab.txt": "mpnet-vocab.txt"}, {}, {}),
     "SigLIP": ("Siglip", {"spiece.model": "t5.model"}, {}, {}),
+    "BERT of Japanese characters": ("BertJapanese", {"vocab.txt": "vocab.txt"}, {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character", "mecab_kwargs": {"mecab_dic": "unidic_lite"}}, {}),
+    "BERT of Japanese characters in lower case": ("BertJapanese", {"vocab.txt": "vocab.txt"}, {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character", "do_lower_case": True}, {}),
     "ESM": ("Esm", {"vocab.txt": "esm-vocab.txt"}, {}, {}),
     "ByT5": ("ByT5", {}, {}, {}),
 }

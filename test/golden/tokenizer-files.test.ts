@@ -102,6 +102,18 @@ describe('a folder without a tokenizer.json', () => {
       'no class of tokenizers is known for model_type "odd"',
       { files: {}, contents: { 'config.json': { model_type: 'odd' } } },
     ],
+    [
+      'words need the dictionary of MeCab',
+      {
+        files: bert.files,
+        contents: {
+          'tokenizer_config.json': {
+            tokenizer_class: 'BertJapaneseTokenizer',
+            word_tokenizer_type: 'mecab',
+          },
+        },
+      },
+    ],
     ['and so is vocab.txt', { files: {}, contents: bert.contents }],
     [
       'and so is merges.txt',

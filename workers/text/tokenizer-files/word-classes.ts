@@ -6,6 +6,7 @@ import {
   bytesAfter,
   CLIP_PATTERN,
   clipNormalizer,
+  normalizers,
   QWEN_PATTERN,
   type Step,
 } from './steps.ts'
@@ -44,6 +45,12 @@ export const WORD_CLASSES: readonly TokenizerClass[] = [
       'megatron-bert visual_bert vilt dpr ernie nezha',
     tokens: BERT,
     build: (folder) => wordPieces(folder, BERT_TEMPLATE),
+  },
+  {
+    names: 'BertJapanese',
+    modelTypes: '',
+    tokens: BERT,
+    build: japaneseCharacters,
   },
   {
     names: 'MPNet',
@@ -226,15 +233,50 @@ async function wordPieces(
   }
 }
 
+/** Spaces by the dictionaries of MeCab, and any other character by itself. */
+const JAPANESE_CHARACTER = '[^ \\t\\n\\x0B]'
+
+/** Characters of words that MeCab finds: where the words end makes no difference to them. */
+async function japaneseCharacters(folder: TokenizerFolder): Promise<TokenizerParts> {
+  const { settings, roles } = folder
+  const { word_tokenizer_type: words = 'basic', subword_tokenizer_type: parts = 'wordpiece' } =
+    settings
+  if (words !== 'mecab' || parts !== 'character') {
+    throw new Error(
+      `word_tokenizer_type "${words}" with subword_tokenizer_type "${parts}" is not supported: ` +
+        'only characters are read, because words need the dictionary of MeCab',
+    )
+  }
+  return {
+    model: wordsOf(await folder.readWords(), roles),
+    normalizer: normalizers([
+      { type: 'NFKC' },
+      ...(settings.do_lower_case === true ? [{ type: 'Lowercase' }] : []),
+    ]),
+    pre_tokenizer: {
+      type: 'Split',
+      pattern: { Regex: JAPANESE_CHARACTER },
+      behavior: 'Removed',
+      invert: true,
+    },
+    decoder: { type: 'WordPiece', prefix: '##', cleanup: false },
+    template: BERT_TEMPLATE,
+  }
+}
+
+function wordsOf(words: readonly string[], roles: TokenizerFolder['roles']): Json {
+  return {
+    type: 'WordLevel',
+    unk_token: roles.get('unk_token')?.content,
+    vocab: Object.fromEntries(words.map((word, id) => [word, id])),
+  }
+}
+
 /** The residues of a protein, each of which is found in a text by itself. */
 async function residues(folder: TokenizerFolder): Promise<TokenizerParts> {
   const words = await folder.readWords()
   return {
-    model: {
-      type: 'WordLevel',
-      unk_token: folder.roles.get('unk_token')?.content,
-      vocab: Object.fromEntries(words.map((word, id) => [word, id])),
-    },
+    model: wordsOf(words, folder.roles),
     pre_tokenizer: { type: 'WhitespaceSplit' },
     decoder: { type: 'Fuse' },
     found: words.map((word) => ({ ...specialToken(word, false), normalized: false })),
