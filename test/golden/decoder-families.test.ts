@@ -59,6 +59,17 @@ const FAMILIES = [
   ['gpt-oss-in-place', 'in place'],
 ] as const
 
+/** The same of decoders whose tokens another graph embeds. */
+const EMBEDDED = [
+  ['gemma3n', 'growing'],
+  ['gemma4', 'growing'],
+] as const
+
+const ALL = [
+  ...FAMILIES.map((family) => [...family, 'model'] as const),
+  ...EMBEDDED.map((family) => [...family, 'decoder_model_merged'] as const),
+]
+
 /**
  * Files of one model in other number formats, whose golden numbers are those of the file itself.
  */
@@ -67,19 +78,19 @@ const VARIANTS = ['model_fp16', 'model_quantized', 'model_uint8', 'model_int8', 
 const runtime = openRuntime()
 afterAll(() => runtime.close())
 
-describe.each(FAMILIES)('%s', (name, cachePath) => {
+describe.each(ALL)('%s', (name, cachePath, onnxFile) => {
   const golden = readGolden(name)
 
   it('gives the logits and the greedy tokens of the reference', async () => {
-    await check({ name, onnxFile: 'model', golden, tolerance: 2e-4, prefillChunk: 128 })
+    await check({ name, onnxFile, golden, tolerance: 2e-4, prefillChunk: 128 })
   })
 
   it('gives the same in chunks of a prompt', async () => {
-    await check({ name, onnxFile: 'model', golden, tolerance: 2e-4, prefillChunk: 7 })
+    await check({ name, onnxFile, golden, tolerance: 2e-4, prefillChunk: 7 })
   })
 
   it('gives the same tokens alone, beside others of any length and after a shared prefix', async () => {
-    await checkTogether(name, golden, { cachePath })
+    await checkTogether(name, golden, { cachePath, onnxFile })
   })
 })
 

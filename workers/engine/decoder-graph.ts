@@ -31,6 +31,8 @@ export interface StatePair {
 export interface EmbeddingShape {
   readonly size: number
   readonly type: 'float32' | 'float16'
+  /** The input of further embeddings of a token, one for each layer (Gemma 3n, Gemma 4). */
+  readonly perLayer: TensorSpec | undefined
 }
 
 /** The properties of an exported decoder that the runners need. */
@@ -66,6 +68,8 @@ export interface DecoderGraph {
    */
   readonly isRowCoupled: boolean
 }
+
+const PER_LAYER = 'per_layer_inputs'
 
 /** Reads a decoder's inputs and outputs. Throws `ModelLoadError` when the engine cannot run it. */
 export function readDecoderGraph(
@@ -106,7 +110,9 @@ export function readDecoderGraph(
     states,
     logitsType: floatType(file, logits),
     vocabSize,
-    embedding: names.has('input_ids') ? undefined : readEmbedding(file, tokens),
+    embedding: names.has('input_ids')
+      ? undefined
+      : readEmbedding(file, tokens, names.get(PER_LAYER)),
     hasPositionIds: names.has('position_ids'),
     positionAxes: names.get('position_ids')?.dims.length === 3 ? 3 : 1,
     hasAttentionMask: names.has('attention_mask'),
@@ -130,10 +136,14 @@ function refuseFixedCaches(file: string, inputs: readonly TensorSpec[]): void {
   )
 }
 
-function readEmbedding(file: string, spec: TensorSpec): EmbeddingShape {
+function readEmbedding(
+  file: string,
+  spec: TensorSpec,
+  perLayer: TensorSpec | undefined,
+): EmbeddingShape {
   const size = spec.dims.at(-1)
   if (spec.dims.length === 3 && typeof size === 'number')
-    return { size, type: floatType(file, spec) }
+    return { size, type: floatType(file, spec), perLayer }
   throw new ModelLoadError(file, `${spec.name} must be [batch, length, size] of one size`)
 }
 
@@ -201,6 +211,8 @@ function refuseUnknownInputs(
   const known = new Set([
     'input_ids',
     'inputs_embeds',
+    // Only a graph that embeds tokens makes them.
+    inputs.some(({ name }) => name === 'inputs_embeds') ? PER_LAYER : undefined,
     'attention_mask',
     'position_ids',
     'use_cache_branch',
@@ -216,12 +228,14 @@ const FREE_SHAPES = {
   integers: { axes: [0, 1], rank: 2, wanted: '[batch, length]' },
   positions: { axes: [1, 2], rank: 3, wanted: '[3, batch, length]' },
   embeddings: { axes: [0, 1], rank: 3, wanted: '[batch, length, size]' },
+  perLayer: { axes: [0, 1], rank: 4, wanted: '[batch, length, layers, size]' },
   cache: { axes: [0, 2], rank: 4, wanted: '[batch, heads, length, size]' },
 } as const
 
 function freeShapeOf({ name, dims }: TensorSpec): keyof typeof FREE_SHAPES | undefined {
   if (isCacheInput(name)) return 'cache'
   if (name === 'inputs_embeds') return 'embeddings'
+  if (name === PER_LAYER) return 'perLayer'
   if (name === 'position_ids' && dims.length === 3) return 'positions'
   return ['input_ids', 'attention_mask', 'position_ids'].includes(name) ? 'integers' : undefined
 }

@@ -55,7 +55,7 @@ export class StepInputs {
     const parts = rows.map(({ first, sequence }) => {
       return { first, spans: sequence?.request.embedded ?? [] }
     })
-    return { inputs_embeds: await this.#embedder.embed(ids, parts) }
+    return this.#embedder.embed(ids, parts)
   }
 
   #layPositions({ rows, ids }: StepTokens): Tensor {

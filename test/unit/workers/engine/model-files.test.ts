@@ -127,6 +127,7 @@ describe('a graph that is not a decoder', () => {
     ['past_key_values', [ids], [logits]],
     ['past_key_values.0.key', [ids, past], [logits]],
     ['pixel_values', [ids, past, { ...ids, name: 'pixel_values' }], [logits, present]],
+    ['per_layer_inputs', [ids, past, { ...past, name: 'per_layer_inputs' }], [logits, present]],
     ['input_ids must be int64', [{ ...ids, type: 'int32' as const }, past], [logits, present]],
     ['input_ids must be [batch, length]', [{ ...ids, dims: [1, 's'] }, past], [logits, present]],
     [
