@@ -122,12 +122,15 @@ function modelCells({ kind, modelId, waiting = 0, servedAtMs, ...queue }, worker
     .flatMap((worker) => worker.queues)
     .find((each) => each.kind === kind && each.modelId === modelId && each.loadError)?.loadError
   const isLoading = queue.workers > 0 && loadError === undefined
+  // An installation may leave out a model, or training, on purpose.
+  const isFailing = loadError !== undefined || (!isLoading && waiting > 0)
   const jobs = waiting > 0 ? `; ${figure(waiting)} waiting` : ''
   const reason = loadError ?? (isLoading ? 'a worker loads it' : 'no worker serves it')
-  const tone = isLoading ? 'warn' : 'bad'
+  const state = isLoading ? 'loading' : isFailing ? 'fails' : 'not served'
+  const tone = isFailing ? 'bad' : 'warn'
   return [
     { text: modelId, note: `${kind} model` },
-    { text: isLoading ? 'loading' : 'fails', tone: /** @type {'warn' | 'bad'} */ (tone) },
+    { text: state, tone: /** @type {'warn' | 'bad'} */ (tone) },
     ageCell(servedAtMs, atMs),
     { text: `${reason}${jobs}` },
     { text: isLoading ? NOTHING : modelRemedy(loadError) },

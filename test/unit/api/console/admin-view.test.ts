@@ -119,10 +119,12 @@ describe('the administration page', () => {
     const check = 'check its entry in models.json, its files, and the memory of the worker'
     expect([
       ofQueue({ workers: 0, waiting: 3 }),
+      ofQueue({ workers: 0 }),
       ofQueue({ servedAtMs: undefined }),
       ofQueue({}, { loadError: 'no such file' }),
     ]).toEqual([
       ['other', 'fails', '60 s', 'no worker serves it; 3 waiting', start],
+      ['other', 'not served', '60 s', 'no worker serves it', start],
       ['other', 'loading', '–', 'a worker loads it', '–'],
       ['other', 'fails', '60 s', 'no such file', check],
     ])
