@@ -184,8 +184,7 @@ export class Engine {
     let rest: Promise<void> | undefined
     switch (step.kind) {
       case 'prefill':
-        this.#samplePrefill(step.sequence, step.count, logits)
-        return step.count
+        return this.#samplePrefill(step.sequence, step.count, logits)
       case 'batchPrefill':
         for (const sequence of step.sequences) this.#promptTokens += sequence.numPrompt
         // The next token may be known from an earlier run on another worker.
@@ -205,40 +204,41 @@ export class Engine {
 
   /**
    * Samples a row for each sequence that needs a token. The masks of grammars may take long: the
-   * event loop then runs in between, and the result is a promise of the remaining rows.
+   * result may be a promise of the remaining rows.
    */
   #sampleRows(
     sequences: readonly Sequence[],
     logits: StepLogits,
     needsToken: (sequence: Sequence) => boolean,
-    first = 0,
   ): Promise<void> | undefined {
-    const startedAtMs = performance.now()
-    for (let row = first; row < sequences.length; row += 1) {
+    return eachRow({ start: 0, end: sequences.length }, (row) => {
       const sequence = sequences[row]
-      if (sequence === undefined || !needsToken(sequence)) continue
-      if (row > first && performance.now() - startedAtMs >= SAMPLING_TURN_MS) {
-        return setImmediate().then(() => this.#sampleRows(sequences, logits, needsToken, row))
-      }
+      if (sequence === undefined || !needsToken(sequence)) return
       guard(sequence, () => this.#sampleToken(sequence, logits.row(row)))
-    }
-    return undefined
+    })
   }
 
-  #samplePrefill(sequence: Sequence, count: number, logits: StepLogits): void {
+  #samplePrefill(sequence: Sequence, count: number, logits: StepLogits): Promise<number> | number {
     const { numComputed, numPrompt, numMissing } = sequence
     this.#promptTokens += count
-    guard(sequence, () => {
-      const { onPromptLogits, promptLogitsFrom = 0, generatedTokenIds } = sequence.request
-      // A text that is computed again has already passed on its prompt logits.
-      const isRepeated = sequence.numGenerated > generatedTokenIds.length
-      const end = Math.min(count, numPrompt - numComputed)
-      const start = Math.max(promptLogitsFrom - numComputed, 0)
-      for (let row = start; !isRepeated && onPromptLogits && row < end; row += 1) {
-        onPromptLogits(numComputed + row, logits.row(row))
+    const sampleLast = (): number => {
+      if (numMissing === count) {
+        guard(sequence, () => this.#sampleToken(sequence, logits.row(logits.numRows - 1)))
       }
-      if (numMissing === count) this.#sampleToken(sequence, logits.row(logits.numRows - 1))
-    })
+      return count
+    }
+    const { onPromptLogits, promptLogitsFrom = 0, generatedTokenIds } = sequence.request
+    // A text that is computed again has already passed on its prompt logits.
+    const isRepeated = sequence.numGenerated > generatedTokenIds.length
+    if (isRepeated || onPromptLogits === undefined) return sampleLast()
+    const rows = {
+      start: Math.max(promptLogitsFrom - numComputed, 0),
+      end: Math.min(count, numPrompt - numComputed),
+    }
+    const rest = eachRow(rows, (row) =>
+      guard(sequence, () => onPromptLogits(numComputed + row, logits.row(row))),
+    )
+    return rest?.then(sampleLast) ?? sampleLast()
   }
 
   /**
@@ -304,6 +304,24 @@ function guard(sequence: Sequence, callback: () => void): void {
   } catch (error) {
     sequence.fail(error)
   }
+}
+
+/**
+ * Works on rows in order. When they take long, the event loop runs in between, and the result is a
+ * promise of the remaining rows.
+ */
+function eachRow(
+  { start, end }: { readonly start: number; readonly end: number },
+  work: (row: number) => void,
+): Promise<void> | undefined {
+  const startedAtMs = performance.now()
+  for (let row = start; row < end; row += 1) {
+    if (row > start && performance.now() - startedAtMs >= SAMPLING_TURN_MS) {
+      return setImmediate().then(() => eachRow({ start: row, end }, work))
+    }
+    work(row)
+  }
+  return undefined
 }
 
 /** The reason why a sequence needs no further token, if there is one. */

@@ -218,6 +218,27 @@ describe('an engine', () => {
     expect(new Set(turnsOfCalls).size).toBeGreaterThan(7)
   })
 
+  it('lets the event loop run between the scores of a prompt', async () => {
+    const engine = await openEngine('llama-in-place')
+    let turn = 0
+    let next = setImmediate(function count() {
+      turn += 1
+      next = setImmediate(count)
+    })
+    const turnsOfRows: number[] = []
+    const onPromptLogits = () => {
+      const from = performance.now()
+      while (performance.now() - from < 12);
+      turnsOfRows.push(turn)
+    }
+    const scored = { onPromptLogits, maxNewTokens: 1 }
+    const answer = await generate(engine, scored)
+    clearImmediate(next)
+    expect(answer.tokenIds).toEqual((await generate(engine, { maxNewTokens: 1 })).tokenIds)
+    expect(turnsOfRows.length).toBeGreaterThan(2)
+    expect(new Set(turnsOfRows).size).toBe(turnsOfRows.length)
+  })
+
   it('cancels running sequences when it closes', async () => {
     const engine = await openEngine('llama')
     const running = generate(engine, { maxNewTokens: 200 })
