@@ -1,8 +1,8 @@
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
-/** The most log-probabilities in one answer, alternatives included: about 17 MB of JSON. */
-const SCORES_MAX = 200_000
+/** The most log-probabilities in one answer, alternatives included: about 7 MB of JSON. */
+const SCORES_MAX = 100_000
 
 /** Counts the log-probabilities of an answer. */
 export class ScoreBudget {
