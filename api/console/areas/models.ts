@@ -161,10 +161,13 @@ async function removeModel(
 }
 
 async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
+  // Records by the id of a model, which may be that of a property of every object.
+  const recordsOf = async (key: string): Promise<ReadonlyMap<string, string>> =>
+    new Map(Object.entries(await redis.hgetall(key)))
   const [heartbeats, disabled, added] = await Promise.all([
     workers(),
-    redis.hgetall(keys.disabledModels),
-    redis.hgetall(keys.addedModels),
+    recordsOf(keys.disabledModels),
+    recordsOf(keys.addedModels),
   ])
   const bases = catalogue.models.filter(({ adapter }) => adapter === undefined)
   const rows = bases.map((model) => {
@@ -182,7 +185,7 @@ async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
           pull: pull === undefined ? null : presentPull(pull),
         })),
     )
-    const disabling = disabled[model.id]
+    const disabling = disabled.get(model.id)
     return {
       id: model.id,
       kind: model.kind,
@@ -192,7 +195,7 @@ async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
       price: model.price ?? null,
       places,
       disabled: disabling === undefined ? null : (JSON.parse(disabling) as Disabling),
-      added: presentAdding(catalogue.isListed(model.id) ? undefined : added[model.id]),
+      added: presentAdding(catalogue.isListed(model.id) ? undefined : added.get(model.id)),
     }
   })
   return wholeList(rows)

@@ -200,6 +200,18 @@ describe('an added model', () => {
   })
 })
 
+describe('an added model', () => {
+  it.each(['constructor', '__proto__'])('may have the name of any property: %s', async (id) => {
+    const administrator = await stack.signIn('administrator')
+    const source = 'hub:someone/some-model'
+    await administrator.send('POST', 'models', { id, kind: 'embedding', source })
+    const { rows } = await administrator.read('models')
+    const found = rows.find((row: { id: string }) => row.id === id)
+    expect(found).toMatchObject({ source, disabled: null, added: { by: expect.any(String) } })
+    await administrator.send('DELETE', `models/${id}`)
+  })
+})
+
 describe('the time series', () => {
   it('add requests, tokens and durations of all processes, and sample the slots', async () => {
     await complete()
