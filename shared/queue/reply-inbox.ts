@@ -97,9 +97,9 @@ export class ReplyInbox {
     const { redis, keys } = this.#options
     const pipeline = redis.pipeline()
     pipeline.set(keys.owner(this.replyTo), '1', 'PX', OWNER_TTL_MS)
-    pipeline.xtrim(this.replyTo, 'MINID', '~', this.#lastId)
     pipeline.pexpire(this.replyTo, STREAM_TTL_MS)
     await pipeline.exec()
+    await this.#trim()
   }
 
   async #read(): Promise<void> {
@@ -117,7 +117,6 @@ export class ReplyInbox {
           this.#lastId,
           ...this.#followed.values(),
         )
-        if (answer === null) await this.#rewindIfStreamRestarted()
         for (const [stream, frames] of answer ?? [])
           for (const frame of frames) this.#accept(stream.toString(), frame)
       } catch (error) {
@@ -141,13 +140,17 @@ export class ReplyInbox {
   }
 
   /**
-   * After a failover the ids may start before the last one read; `seq` identifies repeated replies.
+   * Trims the frames that were read. After a failover the ids may start before the last one read:
+   * such frames are unread, so the stream is read from its beginning; `seq` identifies repeated
+   * replies.
    */
-  async #rewindIfStreamRestarted(): Promise<void> {
+  async #trim(): Promise<void> {
     if (this.#lastId === '0-0') return
-    const newest = await this.#options.reader.xrevrange(this.replyTo, '+', '-', 'COUNT', 1)
-    const id = newest[0]?.[0]
-    if (id !== undefined && compareIds(id, this.#lastId) < 0) this.#lastId = '0-0'
+    const { redis } = this.#options
+    const [newest] = await redis.xrevrange(this.replyTo, '+', '-', 'COUNT', 1)
+    if (newest === undefined) return
+    if (compareIds(newest[0], this.#lastId) < 0) this.#lastId = '0-0'
+    else await redis.xtrim(this.replyTo, 'MINID', '~', this.#lastId)
   }
 
   #onReady = (): void => {

@@ -5,6 +5,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import type { Reply, ReplyBody } from '#shared/contracts/reply.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { type ReplySource, ReplyWriter } from '#shared/queue/reply-writer.ts'
 import { freshPrefix, log, type PrivateRedis, startRedis } from '#test/support/queue.ts'
 
@@ -155,6 +157,7 @@ describe('the reply writer', () => {
     expect(await redis.xlen(stream)).toBe(0)
     bounded.close()
   })
+
   it('takes a large result, and refuses one too large without dropping other replies', async () => {
     const abandoned: string[] = []
     const bounded = new ReplyWriter(redis, log, (replyTo) => abandoned.push(replyTo))
@@ -172,5 +175,25 @@ describe('the reply writer', () => {
     ])
     expect(abandoned).toEqual([])
     bounded.close()
+  })
+
+  it.each([
+    ['9999999999999-5', '9999999999999-4'],
+    ['9999999999999-5', '9999999999998-9'],
+  ])('is read from the beginning when its ids start lower than %s, at %s', async (last, lower) => {
+    const received: string[] = []
+    const reader = await openRedis(server.url, 'replies', log)
+    const inbox = new ReplyInbox({ reader, redis, keys: queueKeys('p'), instanceId: 'api', log })
+    const frame = (tokenId: number) =>
+      JSON.stringify([{ ...replySource('job'), seq: tokenId, ...token(tokenId) }])
+    inbox.open('job', (reply) => received.push(String(tokensOf(reply))))
+    await inbox.start()
+    await redis.xadd(inbox.replyTo, last, 'f', frame(1))
+    await expect.poll(() => received).toEqual(['1'])
+    await redis.del(inbox.replyTo)
+    await redis.xadd(inbox.replyTo, lower, 'f', frame(2))
+    await expect.poll(() => received, { timeout: 10_000 }).toEqual(['1', '2'])
+    await inbox.close()
+    reader.disconnect()
   })
 })
