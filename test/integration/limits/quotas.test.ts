@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, vi } from 'vitest'
 
+import { COUNTERS, fillCounter, readCounter } from '#api/limits/limit-store.ts'
 import { createLimiter } from '#api/limits/limiter.ts'
 import { openQuotas } from '#api/server/quotas.ts'
 import { openUsageRecord } from '#api/usage/usage-store.ts'
@@ -124,6 +125,30 @@ describe('a quota of a key', () => {
     // Requests that run no job, and other keys, are not counted.
     expect((await call('/things', {}, secret)).status).toBe(200)
     expect(await statusOf()).toBe(200)
+  })
+
+  it('of one request admits one request', async ({ database, redisUrl, keyPrefix }) => {
+    const { newKey, statusOf } = await openProcess({ database, redisUrl, keyPrefix })
+    const { secret } = await newKey({ requestsPerDay: 1 })
+    expect([await statusOf(secret), await statusOf(secret)]).toEqual([200, 429])
+  })
+
+  it('has a counter of each day and one of the month', async ({ redisUrl, keyPrefix }) => {
+    const redis = await openRedis(redisUrl, 'producer', log)
+    onTestFinished(() => redis.disconnect())
+    const store = { redis, prefix: keyPrefix }
+    const on = (day: string) => ({ organizationId: 'org', credentialId: 'key', day })
+    const [first, second, next] = [on('2026-07-30'), on('2026-07-31'), on('2026-08-01')]
+    const used = { requests: 0, tokens: 7, cost: 0.5 }
+    for (const counter of COUNTERS) await fillCounter(store, first, { counter, used })
+    for (const counter of COUNTERS) {
+      const [sameMonth, otherMonth] = await Promise.all([
+        readCounter(store, second, counter),
+        readCounter(store, next, counter),
+      ])
+      expect(sameMonth).toEqual(counter.period === 'month' ? used : undefined)
+      expect(otherMonth).toBeUndefined()
+    }
   })
 
   it('holds to the one for all processes together', async ({ database, redisUrl, keyPrefix }) => {

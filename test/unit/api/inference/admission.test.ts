@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { capacityOf, projectedWaitMs, unavailableQueues } from '#api/jobs/admission.ts'
+import { capacityOf, overloaded, projectedWaitMs, unavailableQueues } from '#api/jobs/admission.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 
@@ -83,5 +83,15 @@ describe('a queue', () => {
     ['is not without any worker, since one may be started for it', [], false],
   ])('%s', (_, workers, expected) => {
     expect(unavailableQueues(workers).has('completion.toy')).toBe(expected)
+  })
+})
+
+describe('the refusal of an overloaded model', () => {
+  it.each([
+    [undefined, 1],
+    [1, 1],
+    [2500, 3],
+  ])('with a wait of %s ms asks for a retry after %i s', (waitMs, retryAfterSeconds) => {
+    expect(overloaded(TOY, waitMs)).toMatchObject({ retryAfterSeconds })
   })
 })

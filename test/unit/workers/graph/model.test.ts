@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 import { MODELS } from '#test/unit/workers/engine/generate.ts'
+import { openProbe } from '#workers/engine/rewrite/graph-probe.ts'
 import { ancestryOf, sorted, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match } from '#workers/graph/match.ts'
@@ -153,6 +154,36 @@ const SMALL: Model = makeModel({
   constants: [int64Constant('two', [2]), int64Constant('three', [3])],
   inputs: [makeValue('x', 'int64', ['n', 4]), makeValue('unused', 'int64', [1])],
   outputs: [makeValue('y', 'int64', ['n', ''])],
+})
+
+describe('a part of a graph', () => {
+  it('gets the values of a tensor before its transposition, moved', async () => {
+    const perm = { attributes: { perm: ints(0, 2, 1, 3) } }
+    const model = makeModel({
+      name: 'heads',
+      nodes: [
+        makeNode('Transpose', ['x'], 'heads', perm),
+        makeNode('Identity', ['x'], 'before'),
+        makeNode('Identity', ['heads'], 'after'),
+      ],
+      constants: [],
+      inputs: [makeValue('x', 'float32', ['', '', '', ''])],
+      outputs: [makeValue('before', 'float32', ['', '', '', ''])],
+    })
+    const context = { runtime, file: 'heads', folder, executionProvider: 'cpu' } as const
+    const wanted = ['before', 'after']
+    const probe = defined(
+      await openProbe(context, model, { wanted, boundary: { heads: 'float32' } }),
+    )
+    // Two heads of three positions, whose entries have two elements.
+    const values = Float32Array.from({ length: 12 }, (_, index) => index)
+    const feeds = { heads: { type: 'float32', dims: [1, 2, 3, 2], values } } as const
+    const [before, after] = await probe.run(feeds)
+    expect(before?.dims).toEqual([1, 3, 2, 2])
+    expect([...(before?.values ?? [])]).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11])
+    expect([...(after?.values ?? [])]).toEqual([...values])
+    await probe.close()
+  })
 })
 
 describe('a graph', () => {
