@@ -142,7 +142,8 @@ function scaledOutput(view: GraphView, product: string): string | undefined {
   return cast === undefined ? undefined : only(cast, 'Mul')
 }
 
-const DEPTH_MAX = 16
+/** Both inputs of a product are followed, so the time doubles with each level. */
+const DEPTH_MAX = 8
 
 /** The shape of a tensor that is computed only from constants; undefined for others. */
 function weightDims(view: GraphView, name: string, depth = 0): readonly number[] | undefined {

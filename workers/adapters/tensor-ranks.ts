@@ -6,28 +6,32 @@ export function findRanks(graph: Graph): ReadonlyMap<string, number> {
   for (const { name, dims } of [...graph.constants, ...graph.inputs]) {
     if (dims !== undefined) ranks.set(name, dims.length)
   }
-  const constants = new Map(graph.constants.map(({ name, dims }) => [name, dims]))
-  const producers = new Map(graph.nodes.map((node) => [node.outputs[0] as string, node]))
-  /** The length of a one-dimensional tensor. */
-  const lengthOf = (name: string): number | undefined => {
-    const dims = constants.get(name) ?? valueDims(producers.get(name))
-    if (dims !== undefined) return dims[0] ?? 1
-    const producer = producers.get(name)
-    // Unsqueezed scalars: sizes that are concatenated to a shape.
-    if (producer?.operator === 'Unsqueeze') {
-      return ranks.get(producer.inputs[0] as string) === 0 ? 1 : undefined
-    }
-    const parts = producer?.operator === 'Concat' ? producer.inputs.map(lengthOf) : [undefined]
-    return parts.reduce(
-      (sum, part) => (part === undefined || sum === undefined ? undefined : sum + part),
-      0,
-    )
-  }
+  /** The lengths of one-dimensional tensors. */
+  const lengths = new Map(graph.constants.map(({ name, dims }) => [name, dims[0] ?? 1]))
   for (const node of graph.nodes) {
-    const rank = rankOf(node, (index) => ranks.get(node.inputs[index] ?? ''), lengthOf)
-    if (rank !== undefined) ranks.set(node.outputs[0] as string, rank)
+    const [output = ''] = node.outputs
+    const length = lengthOf(node, { ranks, lengths })
+    if (length !== undefined) lengths.set(output, length)
+    const lengthAt = (index: number): number | undefined => lengths.get(node.inputs[index] ?? '')
+    const rank = rankOf(node, (index) => ranks.get(node.inputs[index] ?? ''), lengthAt)
+    if (rank !== undefined) ranks.set(output, rank)
   }
   return ranks
+}
+
+type Known = Readonly<Record<'ranks' | 'lengths', ReadonlyMap<string, number>>>
+
+/** The length of a one-dimensional tensor that a node writes. */
+function lengthOf(node: GraphNode, { ranks, lengths }: Known): number | undefined {
+  const { operator, inputs } = node
+  const dims = valueDims(node)
+  if (dims !== undefined) return dims[0] ?? 1
+  // Unsqueezed scalars: sizes that are concatenated to a shape.
+  if (operator === 'Unsqueeze') return ranks.get(inputs[0] ?? '') === 0 ? 1 : undefined
+  if (operator !== 'Concat') return undefined
+  let sum = 0
+  for (const input of inputs) sum += lengths.get(input) ?? Number.NaN
+  return Number.isNaN(sum) ? undefined : sum
 }
 
 const BROADCAST = new Set(['Add', 'Sub', 'Mul', 'Div', 'Pow', 'MatMul'])
@@ -42,7 +46,7 @@ const SAME = new Set([
 function rankOf(
   { operator, inputs, attributes }: GraphNode,
   rank: (index: number) => number | undefined,
-  lengthOf: (name: string) => number | undefined,
+  length: (index: number) => number | undefined,
 ): number | undefined {
   const all = inputs.map((_name, index) => rank(index))
   if (BROADCAST.has(operator)) {
@@ -52,7 +56,7 @@ function rankOf(
   if (operator === 'GroupQueryAttention') return 3
   if (operator === 'Shape') return 1
   if (operator === 'Constant') return valueDims({ operator, attributes })?.length
-  if (operator === 'Reshape') return lengthOf(inputs[1] ?? '')
+  if (operator === 'Reshape') return length(1)
   const [data, indices] = all
   if (operator === 'Gather' && data !== undefined && indices !== undefined) {
     return data - 1 + indices

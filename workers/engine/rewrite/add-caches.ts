@@ -180,13 +180,19 @@ function productBefore(
   return undefined
 }
 
-function productAfter(view: GraphView, name = ''): GraphNode | undefined {
+function productAfter(
+  view: GraphView,
+  name = '',
+  seen: Set<string> = new Set(),
+): GraphNode | undefined {
+  if (seen.has(name)) return undefined
+  seen.add(name)
   for (const node of view.consumers(name)) {
     if (node.operator === 'MatMul' && view.source(node.inputs[0] ?? '') === view.source(name)) {
       return node
     }
     const found = WEIGHT_OPERATORS.includes(node.operator)
-      ? productAfter(view, node.outputs[0])
+      ? productAfter(view, node.outputs[0], seen)
       : undefined
     if (found !== undefined) return found
   }
