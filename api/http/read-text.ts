@@ -27,11 +27,13 @@ function readAs(schema: TextSchema, value: unknown): unknown {
   if (types.includes('array')) {
     return [value].flat().map((item) => readAs(schema.items ?? {}, item))
   }
+  // Forms have no null: some clients write each field without a value as an empty text.
+  if (value === '' && types.includes('null')) return null
   if (typeof value !== 'string' || types.includes('string')) return value
   const isNumeric = types.includes('number') || types.includes('integer')
   if (isNumeric && DECIMAL.test(value)) return Number(value)
-  if (types.includes('boolean') && (value === 'true' || value === 'false')) return value === 'true'
-  return types.includes('null') && value === '' ? null : value
+  const isTruth = types.includes('boolean') && (value === 'true' || value === 'false')
+  return isTruth ? value === 'true' : value
 }
 
 function typesOf({ type = [], anyOf = [], oneOf = [] }: TextSchema): readonly string[] {

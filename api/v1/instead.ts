@@ -22,10 +22,11 @@ const INSTEAD: Readonly<Record<string, string>> = {
 
 /**
  * The end of the error message for a path that is not served; empty if there is nothing to say.
- * Most unknown paths come from a base URL with `/v1` missing or doubled.
+ * Most unknown paths come from a base URL that lacks `/v1`, or has it twice or below another path.
  */
 export function insteadOf(path: string, isServed: (path: string) => boolean): string {
-  const meant = path.startsWith('/v1/') ? path.slice('/v1'.length) : `/v1${path}`
+  const at = path.lastIndexOf('/v1/')
+  const meant = at < 0 ? `/v1${path}` : path.slice(at)
   if (isServed(meant)) return `. Did you mean ${meant}? Check the base URL of the client.`
   const whole = path.replace(/^\/v\d+(?=\/)/, '')
   const [name = '', next = ''] = whole.split('/').slice(1)

@@ -81,9 +81,10 @@ const FIELDS = {
     description: 'Numbers, or base64 of little-endian 32-bit floats.',
   }),
   dimensions: optionalInteger({
-    minimum: 1,
+    minimum: 0,
     maximum: DIMENSIONS_MAX,
-    description: 'Keep this many leading dimensions; for models that are trained for it.',
+    description:
+      'Keep this many leading dimensions; for models that are trained for it. 0 keeps all, as in Infinity.',
   }),
   output_dimension: optionalInteger({
     minimum: 1,
@@ -186,7 +187,7 @@ export async function embedInput(
     task: 'embed',
     items,
     ...purposeOf(body),
-    dimensions: body.dimensions ?? body.output_dimension ?? null,
+    dimensions: (body.dimensions || body.output_dimension) ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
     ...truncationSide(body.truncation_side),
   }

@@ -6,7 +6,12 @@ import {
   truncationSide,
 } from '#api/inference/embeddings/embedding-request.ts'
 import { INPUTS, withFieldNames } from '#api/inference/field-names.ts'
-import { invalidValue, optionalBoolean, optionalString } from '#api/inference/field-schemas.ts'
+import {
+  ineffective,
+  invalidValue,
+  optionalBoolean,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -36,6 +41,7 @@ const BODY = Type.Object(
         'Truncate inputs that do not fit into the context of the model; otherwise they are refused.',
     }),
     truncation_direction: TRUNCATION_DIRECTION,
+    parameters: ineffective({ type: ['object', 'null'] }),
   },
   { additionalProperties: false },
 )
@@ -74,6 +80,7 @@ export function registerPredict(app: FastifyInstance, services: InferenceService
 
 async function predict(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as Static<typeof BODY>
+  refuseLabels(body.parameters)
   const job = await classifyingJob(services, callerOf(http.request), {
     modelName: body.model,
     endpoint: 'predict',
@@ -92,6 +99,16 @@ async function predict(http: Http, services: InferenceServices): Promise<object>
   )
   const isSeveral = Array.isArray(body.inputs) && Array.isArray(body.inputs[0])
   return isSeveral ? rows : (rows[0] ?? [])
+}
+
+/** Refuses labels of the client's own: the answer would have those of the model instead. */
+function refuseLabels(parameters: unknown): void {
+  const { candidate_labels: labels } = (parameters ?? {}) as { candidate_labels?: unknown }
+  if (labels === undefined) return
+  throw invalidValue(
+    'parameters.candidate_labels',
+    'the labels are those of the model. Send your own as `candidate_labels` to /v1/classify.',
+  )
 }
 
 /** The texts of a request. In that server a list of two is a pair, for models of pairs. */

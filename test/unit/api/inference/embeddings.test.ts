@@ -85,6 +85,11 @@ describe('POST /v1/embeddings', () => {
     expect(submitted().tokensMax).toBe(tokensMax)
   })
 
+  it('keeps all dimensions for 0, which clients of Infinity always send', async () => {
+    expect((await ask({ dimensions: 0 })).statusCode).toBe(200)
+    expect(submitted()).toMatchObject({ dimensions: null })
+  })
+
   it('hands the side that is cut to the worker', async () => {
     await ask({ truncate: true, truncation_side: 'left' })
     expect(submitted()).toMatchObject({ tokensMax: 'context', truncationSide: 'left' })
@@ -228,7 +233,7 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
     'invalid_value',
     "Invalid value: 'md5'. Supported values are: 'float' and 'base64'.",
   ],
-  [{ dimensions: 0 }, 'dimensions', 'integer_below_min_value', /./],
+  [{ dimensions: -1 }, 'dimensions', 'integer_below_min_value', /./],
   [{ truncate_prompt_tokens: -2 }, 'truncate_prompt_tokens', 'integer_below_min_value', /./],
   [
     { truncate_prompt_tokens: 0 },

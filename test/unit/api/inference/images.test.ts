@@ -67,6 +67,12 @@ describe('POST /v1/images/edits', () => {
     expect(images.submitted()).not.toHaveProperty('maskKey')
   })
 
+  it('reads empty texts as fields that were left out', async () => {
+    const empty = ['response_format', 'size', 'n', 'user', 'stream'].map((name): Part => [name, ''])
+    const response = await post('edits', [PROMPT, ...empty, file('image', PNG)])
+    expect(response.json().data).toEqual([{ url: expect.any(String) }])
+  })
+
   it('accepts several images, draws on the first and reports the others', async () => {
     const others = [file('image[]', SMALL), file('image[]', WEBP), file('mask', PNG)]
     const response = await post('edits', [file('image[]', PNG), ...others, PROMPT])

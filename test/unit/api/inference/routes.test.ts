@@ -152,6 +152,7 @@ describe('the routes', () => {
 
   it.each([
     ['/chat/completions', / Did you mean \/v1\/chat\/completions\? Check the base URL/],
+    ['/openai/v1/models', / Did you mean \/v1\/models\?/],
     ['/models/org/base', / Did you mean \/v1\/models\/org\/base\?/],
     ['/api/chat', /\. It is not served here; use \/v1\/chat\/completions\.$/],
     ['/openai/deployments/gpt-4o/chat/completions', / use \/v1 as the base URL of a client/],

@@ -76,6 +76,12 @@ describe('POST /predict', () => {
   const REFUSALS: readonly Refusal[] = [
     [{ inputs: ['a', 'b'] }, 'inputs', 'invalid_value', /expected one text/],
     [{ inputs: [['a'], ['a', 'b']] }, 'inputs[1]', 'invalid_value', /expected one text/],
+    [
+      { parameters: { candidate_labels: ['a'] } },
+      'parameters.candidate_labels',
+      'invalid_value',
+      /to \/v1\/classify/,
+    ],
     [{ inputs: Array(1001).fill(['a']) }, 'inputs', 'array_above_max_length', /1001/],
   ]
   itRefuses('/predict', { model: 'judge', inputs: 'Hi' }, REFUSALS)
