@@ -65,6 +65,9 @@ async function withPasskey() {
 describe('a passkey', () => {
   it('signs its owner in without a name', async () => {
     const { user, authenticator, passkeyId } = await withPasskey()
+    const flags = 'select is_backup_eligible, is_backed_up from webauthn_credentials where id = $1'
+    const { rows } = await server.database.pool.query(flags, [passkeyId])
+    expect(rows).toEqual([{ is_backup_eligible: false, is_backed_up: false }])
     const { options } = await begin()
     expect(options).toMatchObject({ rpId: 'localhost', userVerification: 'preferred' })
     expect(options).not.toHaveProperty('allowCredentials')

@@ -180,6 +180,14 @@ describe('an address that another audience signed up first', () => {
   })
 })
 
+it('keeps the metadata of an account that an administrator made, when its owner is invited', async () => {
+  const bearer = await server.serviceToken()
+  const email = newEmail('made')
+  await post('/admin/users', { email, user_metadata: { team: 'red' } }, bearer)
+  const { body } = await post('/invite', { email, data: { seat: 4 } }, bearer)
+  expect(body.user_metadata).toMatchObject({ team: 'red', seat: 4 })
+})
+
 describe('the key of a user who never proved the address', () => {
   const arrivals: [string, (email: string) => Promise<unknown>][] = [
     ['a code', confirmByCode],

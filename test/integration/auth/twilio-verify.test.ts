@@ -128,6 +128,10 @@ it('asks about second factors and nonces too', async () => {
   const next = await post('/token?grant_type=refresh_token', { refresh_token: refreshToken })
   const { access_token: later } = next.body
   expect((await server.call({ path: '/reauthenticate', bearer: later })).status).toBe(200)
+  const journal = { path: '/admin/audit?per_page=1', bearer: await server.serviceToken() }
+  expect((await server.call({ method: 'GET', ...journal })).body).toMatchObject([
+    { payload: { action: 'user_reauthenticate_requested', traits: { channel: 'sms' } } },
+  ])
   const change = (nonce: string) =>
     server.call({
       method: 'PUT',

@@ -1,5 +1,9 @@
+import { Readable } from 'node:stream'
+
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
+
+import { FaultyInputError, readInput } from '#api/batches/input-lines.ts'
 
 import {
   createBatch,
@@ -97,6 +101,19 @@ describe('a faulty input', () => {
       '{"text":"\\u0000 and \\ud800"}',
       '{"text":"a byte order mark"}',
     ])
+  })
+
+  it('stores no line after its first fault', async () => {
+    const texts = [line('a', { method: 'GET' }), ...ids(5000).map((name) => line(name))]
+    const body = Readable.from([Buffer.from(texts.join('\n'))])
+    const store = { get: async () => ({ body, totalBytes: 0 }) } as never
+    const pages: number[] = []
+    const reading = async () => {
+      const input = { objectKey: 'x', endpoint: ENDPOINT }
+      for await (const page of readInput(store, input)) pages.push(page.length)
+    }
+    await expect(reading()).rejects.toThrow(FaultyInputError)
+    expect(pages.filter((lines) => lines > 0)).toEqual([])
   })
 
   it('fails its batch when it was deleted before it is read', async () => {
