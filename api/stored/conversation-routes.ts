@@ -104,11 +104,7 @@ function registerConversations(app: FastifyInstance, services: ConversationServi
       },
       form.withIds(items ?? []),
     )
-    if (created === undefined) {
-      throw failure.accessDenied('Your organization stores no conversations.', {
-        code: 'zero_data_retention',
-      })
-    }
+    if (created === undefined) throw storesNothing()
     return present(created)
   })
 
@@ -175,7 +171,8 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
     const { id, organizationId } = await find(conversations, request)
     const items = form.withIds((request.body as Static<typeof body>).items)
     const createdAtMs = clock.now()
-    await conversations.append({ organizationId, conversationId: id, items, createdAtMs })
+    const added = { organizationId, conversationId: id, items, createdAtMs }
+    if (!(await conversations.append(added))) throw storesNothing()
     return presentItems({ items, hasMore: false })
   })
 
@@ -239,6 +236,12 @@ function present({ id, createdAt, metadata }: Conversation): object {
     created_at: unixSeconds(createdAt.getTime()),
     metadata: metadata ?? {},
   }
+}
+
+function storesNothing(): ServiceError {
+  return failure.accessDenied('Your organization stores no conversations.', {
+    code: 'zero_data_retention',
+  })
 }
 
 function noSuchConversation(id: string): ServiceError {

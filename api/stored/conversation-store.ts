@@ -58,6 +58,14 @@ export class ConversationStore {
     return { db, tables: this.#tables, cipher: this.#cipher, storedBytesMax }
   }
 
+  /** Days; 0 for organizations that store nothing or do not exist. */
+  async #retentionOf(db: Db, organizationId: string): Promise<number> {
+    const { organizations } = this.#tables
+    const found = db.select({ days: organizations.retentionDays }).from(organizations)
+    const [organization] = await found.where(eq(organizations.id, organizationId))
+    return organization === undefined ? 0 : (organization.days ?? this.#retentionDays)
+  }
+
   #one(organizationId: string, id: string): SQL | undefined {
     const conversations = this.#conversations
     return and(
@@ -74,12 +82,8 @@ export class ConversationStore {
   ): Promise<Conversation | undefined> {
     const { id, organizationId, createdAt } = conversation
     return this.#db.transaction(async (tx) => {
-      const [organization] = await tx
-        .select({ days: this.#tables.organizations.retentionDays })
-        .from(this.#tables.organizations)
-        .where(eq(this.#tables.organizations.id, organizationId))
-      const days = organization?.days ?? this.#retentionDays
-      if (organization === undefined || days === 0) return undefined
+      const days = await this.#retentionOf(tx, organizationId)
+      if (days === 0) return undefined
       const bytes = ROW_BYTES + JSON.stringify(conversation.metadata ?? {}).length
       const addition = { organizationId, bytes, bytesMax: this.#storedBytesMax }
       if (!(await hasStorageFor(tx, this.#tables, addition))) throw storageLimitExceeded()
@@ -178,8 +182,11 @@ export class ConversationStore {
     return JSON.parse(plain.toString('utf8')) as StoredItem
   }
 
-  append(added: AddedItems): Promise<void> {
-    return appendItems(this.#opened(this.#db), added)
+  /** False when the organization stores nothing now, though it has the conversation. */
+  async append(added: AddedItems): Promise<boolean> {
+    if ((await this.#retentionOf(this.#db, added.organizationId)) === 0) return false
+    await appendItems(this.#opened(this.#db), added)
+    return true
   }
 
   /** False when the conversation has no such item. */

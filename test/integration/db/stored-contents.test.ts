@@ -104,3 +104,27 @@ describe('stored contents of more bytes than one request may read', () => {
     })
   })
 })
+
+describe('a conversation of an organization that now stores nothing', () => {
+  it('takes no further items', async ({ database }) => {
+    const { conversations } = await openStores(database)
+    const id = 'conv_earlier'
+    const head = { id, organizationId: ORGANIZATION, userId: null, metadata: null }
+    await conversations.create({ ...head, createdAt: new Date() }, [{ id: 'msg_earlier' }])
+    const append = (itemId: string) =>
+      conversations.append({
+        organizationId: ORGANIZATION,
+        conversationId: id,
+        items: [{ id: itemId }],
+        createdAtMs: 0,
+      })
+    const retain = (days: number | null) =>
+      database.pool.query('update organizations set retention_days = $1', [days])
+    await retain(0)
+    expect(await append('msg_secret')).toBe(false)
+    await retain(null)
+    expect(await append('msg_later')).toBe(true)
+    const { items } = await conversations.items(READER, id, PAGE)
+    expect(items.map((item) => item.id)).toEqual(['msg_earlier', 'msg_later'])
+  })
+})
