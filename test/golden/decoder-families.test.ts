@@ -50,6 +50,7 @@ const FAMILIES = [
   ['llama-external', 'rewritten'],
   ['llama-opset-23', 'rewritten'],
   ['qwen3-transformers', 'rewritten'],
+  ['lfm2-transformers', 'rewritten'],
   ['llama-in-place', 'in place'],
   ['qwen2-in-place', 'in place'],
   ['qwen3-in-place', 'in place'],
@@ -107,6 +108,7 @@ describe.each(['llama', 'gpt2', 'gemma', 'qwen3', 'lfm2', 'jamba', 'granite-4-h'
 describe.each([
   ['lfm2', 'growing', true],
   ['lfm2', 'rewritten', false],
+  ['lfm2-transformers', 'rewritten', false],
   ['mamba', 'in place', false],
   ['mamba2', 'in place', false],
   ['falcon-mamba', 'in place', false],

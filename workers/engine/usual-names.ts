@@ -56,7 +56,24 @@ function cacheNames(graph: Graph): Map<string, string> | undefined {
       names.set(present, `present.${layer}.${kind}`)
     }
   }
+  for (const [number, { input, output, kind }] of statesOf(graph).entries()) {
+    names.set(input, `past_${kind}.${number}`)
+    names.set(output, `present_${kind}.${number}`)
+  }
   return names
+}
+
+/** A state of a layer in transformers 5: `input.cache.layers.0.conv_states.0` of one size. */
+const STATE = /^input\.(.+\.([a-z]+)_states\.\d+)$/
+
+function statesOf({ inputs, outputs }: Graph) {
+  const made = new Set(outputs.map(({ name }) => name))
+  return inputs.flatMap(({ name: input, dims = [] }) => {
+    const [, path, kind] = STATE.exec(input) ?? []
+    const output = `output.${path}`
+    const hasOneSize = dims.slice(1).every((dim) => /^\d+$/.test(String(dim)))
+    return kind !== undefined && hasOneSize && made.has(output) ? [{ input, output, kind }] : []
+  })
 }
 
 /**
