@@ -33,7 +33,8 @@ export const toyText = (tokens: number): string =>
 
 /**
  * A deterministic stand-in for an engine. The prompt steers it: `poison` exits the process, `bad`
- * is refused, `bug` throws, `hang` waits for its cancellation; `stepMs=5` paces the tokens.
+ * is refused, `bug` throws, `hang` waits for its cancellation, `huge` ends with a result beyond
+ * what a reply holds; `stepMs=5` paces the tokens.
  */
 const toyRow = defineProcessor<'completion', null>({
   kind: 'completion',
@@ -67,7 +68,12 @@ const toyRow = defineProcessor<'completion', null>({
       {
         task: 'generate',
         candidates: [
-          { index: 0, text: toyText(tokenIds.length), tokenIds, finishReason: 'length' },
+          {
+            index: 0,
+            text: text.includes('huge') ? 'x'.repeat(51_000_000) : toyText(tokenIds.length),
+            tokenIds,
+            finishReason: 'length',
+          },
         ],
       },
       { promptTokens: 1, completionTokens: tokenIds.length, cachedTokens: 0 },

@@ -239,6 +239,16 @@ describe('the queues', () => {
     expect(text).toBe(toyText(4000))
   })
 
+  it('refuse a result that is too large by itself, and leave other jobs alone', async () => {
+    await startWorker(2)
+    const other = readAll(submitter.submit(toyRequest('stepMs=20', 100)))
+    await expect(readAll(submitter.submit(toyRequest('huge', 1)))).rejects.toMatchObject({
+      kind: 'invalidRequest',
+      code: 'answer_too_large',
+    })
+    expect(await other).toMatchObject({ text: toyText(100) })
+  })
+
   it('run a job once even if it is delivered twice', async () => {
     const reading = readAll(submitter.submit(toyRequest('stepMs=2', 50)))
     const queue = submitter.producer.queue('completion', 'toy')
