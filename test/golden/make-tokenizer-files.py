@@ -107,6 +107,8 @@ pieces = [source.id_to_piece(i) for i in range(source.get_piece_size())]
 known = [p for i, p in enumerate(pieces) if i < 2 or i % 7]
 union = list(dict.fromkeys([*known[:2], *sorted({*known[2:], *(target.id_to_piece(i) for i in range(2, target.get_piece_size())), "京", "▁京"}), ">>fra<<", ">>deu<<", "<pad>"]))
 (FILES / "marian-vocab.json").write_text(json.dumps({t: i for i, t in enumerate(union)}))
+own = ["</s>", "<unk>", *(target.id_to_piece(i) for i in range(2, target.get_piece_size())), "<pad>"]
+two = {"target_vocab.json": {t: i for i, t in enumerate(own)}}
 for name in ("fairseq", "fairseq-bpe"):
     model = spm.SentencePieceProcessor(model_file=str(FILES / f"{name}.model"))
     names = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()) if i % 9)]
@@ -131,6 +133,7 @@ CASES = {
     "M2M100": ("M2M100", {"sentencepiece.bpe.model": "fairseq-bpe.model", "vocab.json": "fairseq-bpe-vocab.json"}, {"src_lang": "fr"}, {}),
     "M2M100 with a unigram model": ("M2M100", {"sentencepiece.bpe.model": "fairseq.model", "vocab.json": "fairseq-vocab.json"}, {}, {}),
     "Marian": ("Marian", {"source.spm": "source.spm", "target.spm": "target.spm", "vocab.json": "marian-vocab.json"}, {}, {}),
+    "Marian with two vocabularies": ("Marian", {"source.spm": "source.spm", "target.spm": "target.spm", "vocab.json": "marian-vocab.json"}, {"separate_vocabs": True}, two),
     "Pegasus": ("Pegasus", {"spiece.model": "t5.model"}, {}, {}),
     "XLNet": ("XLNet", {"spiece.model": "xlnet.model"}, {}, {}),
     "BigBird": ("BigBird", {"spiece.model": "bigbird.model"}, {}, {}),

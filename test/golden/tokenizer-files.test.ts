@@ -85,6 +85,17 @@ describe('a folder without a tokenizer.json', () => {
     expect([...endTokenIds]).toEqual([tokenizer.findTokenId('</s>')])
   })
 
+  it('may have another vocabulary of answers than of texts', async () => {
+    const made = golden.cases['Marian with two vocabularies'] as Case
+    const { tokenizer } = await loadTextModel(await writeFolder(made), systemClock)
+    const ids = made.contents['target_vocab.json'] as Readonly<Record<string, number>>
+    const word = Object.keys(ids).find((token) => /^▁\w/.test(token)) as string
+    const bytes = tokenizer.pieces.bytesOf(ids[word] as number)
+    expect(Buffer.from(bytes).toString()).toBe(word.replace('▁', ' '))
+    expect(tokenizer.pieces.isSpecial(ids['<pad>'] as number)).toBe(true)
+    expect(tokenizer.pieces.size).toBe(Object.keys(ids).length)
+  })
+
   it('states the special tokens that its class has', async () => {
     const { config } = await readTokenizer(await writeFolder(golden.cases.T5 as Case))
     expect(config).toMatchObject({ eos_token: '</s>', pad_token: '<pad>' })
@@ -134,6 +145,16 @@ describe('a folder without a tokenizer.json', () => {
       {
         files: { 'source.spm': 'source.spm' },
         contents: { ...golden.cases.Marian?.contents, 'vocab.json': { '<unk>': 0, a: 900_000 } },
+      },
+    ],
+    [
+      'the two vocabularies have different ids of </s>',
+      {
+        files: golden.cases.Marian?.files ?? {},
+        contents: {
+          'tokenizer_config.json': { tokenizer_class: 'MarianTokenizer', separate_vocabs: true },
+          'target_vocab.json': { '<unk>': 0, '</s>': 1 },
+        },
       },
     ],
     [

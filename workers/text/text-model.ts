@@ -58,7 +58,8 @@ export async function loadTextModel(
   options: DialectOptions = {},
 ): Promise<TextModel> {
   const read = (name: string): Promise<Json | undefined> => findJson(folder, name)
-  const { json: tokenizerJson, config: tokenizerConfig } = await readTokenizer(folder)
+  const files = await readTokenizer(folder)
+  const { json: tokenizerJson, config: tokenizerConfig } = files
   const { model: genai } = (await read('genai_config.json')) ?? {}
   const generation = await read('generation_config.json')
   const config = await read('config.json')
@@ -75,6 +76,7 @@ export async function loadTextModel(
       looksLikeTag(token) ||
       templateText.includes(token) ||
       Object.values(specialTokens).includes(token),
+    answers: files.answers,
   })
   const languages = findLanguages(tokenizerJson, tokenizerConfig, tokenizer.findTokenId)
   return {

@@ -37,6 +37,8 @@ interface EncodeOptions {
 interface TokenizerOptions {
   /** Added tokens that structure a text although no file marks them as special. */
   readonly isTag?: (content: string) => boolean
+  /** The tokens of answers, if they are not those of texts. */
+  readonly answers?: object | undefined
 }
 
 /** Parts that a file may omit. */
@@ -60,7 +62,7 @@ interface TextPair {
 export function createTokenizer(
   tokenizerJson: object,
   tokenizerConfig: object,
-  { isTag = () => false }: TokenizerOptions = {},
+  { isTag = () => false, answers }: TokenizerOptions = {},
 ): Tokenizer {
   const json = { ...EMPTY, ...tokenizerJson }
   checkTokenizerJson(json)
@@ -76,7 +78,7 @@ export function createTokenizer(
   probeTokenizer(json, library as unknown as ProbedTokenizer)
   const encoder = createContentEncoder(library, isTag)
   return {
-    pieces: buildTokenPieces(tokenizerJson as TokenizerJson),
+    pieces: buildTokenPieces((answers ?? tokenizerJson) as TokenizerJson),
     encode(text, { addSpecialTokens, content = [] }) {
       if (text === '' && !addSpecialTokens) return []
       const parts = encoder.findParts(text, content)

@@ -210,13 +210,12 @@ export const PIECE_CLASSES: readonly TokenizerClass[] = [
     async build(folder) {
       const model = await folder.readPieces('source.spm')
       const { settings, roles } = folder
-      if (settings.separate_vocabs === true) {
-        throw new Error('separate vocabularies of source and target are not supported')
-      }
+      const isSeparate = settings.separate_vocabs === true
       const vocabulary = vocabularyOf(await folder.readIds())
       return {
         ...ownSteps(model),
         model: await modelOfVocabulary(model, vocabulary, unknownOf(roles)),
+        ...(isSeparate && { answers: await folder.readIds('target_vocab.json') }),
         found: vocabulary
           .filter((token) => /^>>.+<<$/.test(token))
           .map((token) => ({ ...specialToken(token, false), normalized: false })),

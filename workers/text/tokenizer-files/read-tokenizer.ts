@@ -21,6 +21,8 @@ export interface TokenizerFiles {
   readonly json: Json
   /** `tokenizer_config.json`, completed by the special tokens of other files and of the class. */
   readonly config: Json
+  /** The tokens of answers, if they are not those of texts. */
+  readonly answers?: Json
 }
 
 /**
@@ -37,9 +39,11 @@ export async function readTokenizer(folder: string, usualClass?: string): Promis
   try {
     const parts = await found.build(openFolder(folder, settings, roles))
     const named = [...roles].map(([role, { content }]) => [role, content] as const)
+    const answers = parts.answers && answersOf(parts, parts.answers, roles)
     return {
       json: await joinParts(folder, settings, roles, parts),
       config: { ...settings, ...Object.fromEntries(named) },
+      ...(answers && { answers }),
     }
   } catch (error) {
     if (error instanceof ModelLoadError) throw error
@@ -135,7 +139,7 @@ function openFolder(
     },
     readText,
     readJson,
-    readIds: async () => tokenIdsOf(folder, 'vocab.json', await readJson('vocab.json')),
+    readIds: async (name = 'vocab.json') => tokenIdsOf(folder, name, await readJson(name)),
     async readMerges() {
       const [first = '', ...rest] = (await readText('merges.txt')).split(/\r?\n/)
       const lines = first.startsWith('#version') ? rest : [first, ...rest]
@@ -195,6 +199,24 @@ async function joinParts(
     decoder,
     model,
   }
+}
+
+/** The tokens of answers, which end with the same token as texts. */
+function answersOf(
+  { model, decoder }: TokenizerParts,
+  vocab: Readonly<Record<string, number>>,
+  roles: TokenizerFolder['roles'],
+): Json {
+  const end = roles.get('eos_token')?.content
+  const inTexts = idsOf(model.vocab).find(([token]) => token === end)?.[1]
+  if (end === undefined || vocab[end] !== inTexts) {
+    throw new Error(`the two vocabularies have different ids of ${end}`)
+  }
+  const special = [...roles.values()].flatMap(({ content }) => {
+    const id = vocab[content]
+    return id === undefined ? [] : [{ id, content, special: true }]
+  })
+  return { model: { vocab }, added_tokens: special, decoder }
 }
 
 function idsOf(vocabulary: unknown): readonly (readonly [string, number])[] {

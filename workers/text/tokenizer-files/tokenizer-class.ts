@@ -24,8 +24,8 @@ export interface TokenizerFolder {
   readPieces(name?: string): Promise<SentencePieceModel>
   readText(name: string): Promise<string>
   readJson(name: string): Promise<Json>
-  /** The ids of `vocab.json`. */
-  readIds(): Promise<Readonly<Record<string, number>>>
+  /** The ids of `vocab.json`, or of another file. */
+  readIds(name?: string): Promise<Readonly<Record<string, number>>>
   /** The pairs of `merges.txt`. */
   readMerges(): Promise<readonly string[]>
   /** The lines of `vocab.txt`. */
@@ -42,6 +42,8 @@ export interface TokenizerParts {
   readonly template?: readonly [string, string]
   /** Tokens that are found in a text before it is split; those without an id are in the model. */
   readonly found?: readonly (Omit<AddedToken, 'id'> & Partial<Pick<AddedToken, 'id'>>)[]
+  /** The vocabulary of answers, if it is not that of texts. */
+  readonly answers?: Readonly<Record<string, number>>
   /** Special tokens of the class beyond its roles. */
   readonly additional?: readonly string[]
 }
