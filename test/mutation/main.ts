@@ -61,7 +61,10 @@ async function main(): Promise<void> {
   print(`seed ${values.seed}: ${killed} of ${tried} killed, of ${drawn.length} drawn`)
 }
 
-/** TypeScript files of the product in these folders; without any, those that the branch changed. */
+/**
+ * TypeScript files of the product and scripts of its pages in these folders; without any, those
+ * that the branch changed.
+ */
 function filesOf(places: readonly string[]): string[] {
   const args =
     places.length === 0
@@ -70,7 +73,7 @@ function filesOf(places: readonly string[]): string[] {
   const { stdout } = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' })
   return stdout
     .split('\n')
-    .filter((path) => /^(api|workers|shared|launcher)\/.*(?<!\.d)\.ts$/.test(path))
+    .filter((path) => /^((api|workers|shared|launcher)\/.*(?<!\.d)\.ts|api\/.*\.js)$/.test(path))
     .filter((path) => statSync(join(ROOT, path)).isFile())
 }
 

@@ -1,19 +1,22 @@
 import { existsSync, globSync, readFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, extname, join } from 'node:path'
 
 // Imports, and the paths of programs and threads that are started.
-const NAMED = /'([^'\n]+\.ts)'/g
+const NAMED = /'([^'\n]+\.[jt]s)'/g
 // A table of texts, such as an error code or a route; short ones are in most tests.
 const LITERAL = /'([^'\n]{5,60})'/g
 
+// Browsers load a script through the API, so more files are between than for an import.
+const PAGE_DISTANCE = 100
+
 /**
- * Tests that import a file, or start a process that does: those whose paths and texts share most
- * with it first, then by the number of imports between. The words of a path count, those of the
+ * Tests that import a file, start a process that does, or show the page whose script it is: those
+ * whose paths and texts share most with it first, then by the number of imports between. The words of a path count, those of the
  * file's name twice, and so do the literals, such as an error code, that few tests name. Paths are
  * relative to the root.
  */
 export function relatedTests(root: string, file: string): string[] {
-  const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, '.ts'))]
+  const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, extname(file)))]
   const tests = globSync('test/{unit,golden,integration}/**/*.test.ts', { cwd: root })
   const literals = literalsOf(root, file)
   const named = new Map(tests.map((test) => [test, common(literals, literalsOf(root, test))]))
@@ -22,7 +25,7 @@ export function relatedTests(root: string, file: string): string[] {
   return tests
     .map((test) => ({
       test,
-      distance: distanceOf(root, test, file),
+      distance: distanceOf(root, test, file) ?? (showsPage(test, file) ? PAGE_DISTANCE : undefined),
       shared:
         common(wordsOf(test), words).length +
         common(wordsOf(basename(test)), nameWords).length +
@@ -34,6 +37,11 @@ export function relatedTests(root: string, file: string): string[] {
       return b.shared - a.shared || near - far || a.test.localeCompare(b.test)
     })
     .map(({ test }) => test)
+}
+
+/** Whether a test opens pages in a browser, and the file is one of their scripts. */
+function showsPage(test: string, file: string): boolean {
+  return file.endsWith('.js') && test.startsWith('test/integration/pages/')
 }
 
 function common(one: ReadonlySet<string>, other: ReadonlySet<string>): string[] {

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+
 import { defineConfig, type ViteUserConfig } from 'vitest/config'
 
 import base from '../../vitest.config.ts'
@@ -18,7 +20,10 @@ export default defineConfig({
           name: 'mutation',
           enforce: 'pre' as const,
           transform(code: string, id: string) {
-            return id === mutation.file ? applyMutation(code, mutation) : undefined
+            if (id !== mutation.file) return undefined
+            // Vite reads scripts of pages by a call that has changed them already.
+            const isChanged = code !== readFileSync(mutation.file, 'utf8')
+            return isChanged ? undefined : applyMutation(code, mutation)
           },
         },
       ],

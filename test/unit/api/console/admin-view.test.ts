@@ -118,12 +118,12 @@ describe('the administration page', () => {
     const start = 'start a worker whose MILLRACE_WORKER_KINDS and MILLRACE_WORKER_MODELS include it'
     const check = 'check its entry in models.json, its files, and the memory of the worker'
     expect([
-      ofQueue({ workers: 0, waiting: 3 }),
+      ofQueue({ workers: 0, waiting: 1 }),
       ofQueue({ workers: 0 }),
       ofQueue({ servedAtMs: undefined }),
       ofQueue({}, { loadError: 'no such file' }),
     ]).toEqual([
-      ['other', 'fails', '60 s', 'no worker serves it; 3 waiting', start],
+      ['other', 'fails', '60 s', 'no worker serves it; 1 waiting', start],
       ['other', 'not served', '60 s', 'no worker serves it', start],
       ['other', 'loading', '–', 'a worker loads it', '–'],
       ['other', 'fails', '60 s', 'no such file', check],
@@ -205,6 +205,24 @@ describe('the administration page', () => {
     [500_000_000, '6 d'],
   ] as const)('writes a wait of %s ms as %s', ([oldestWaitMs, text]) => {
     expect(rows(view({ queues: [{ ...QUEUE, oldestWaitMs }] }), 'queues')?.[0]?.[2]).toBe(text)
+  })
+
+  it('warns of a long wait alone, and shows no figures that a queue does not have', () => {
+    const waiting = (oldestWaitMs: number) =>
+      tile(view({ queues: [{ ...QUEUE, waiting: 1, oldestWaitMs }] }), 'Waiting')
+    expect(waiting(9000)).toEqual({ label: 'Waiting', value: '1', note: 'the oldest for 9 s' })
+    expect(waiting(11_000)).toMatchObject({ note: 'the oldest for 11 s', tone: 'warn' })
+    const busy = { tokensPerSecond: 7, jobsPerSecond: 2, failedLastHour: 3 }
+    const queues = (['completion', 'embedding', 'training'] as const).map((kind) => ({
+      ...QUEUE,
+      ...busy,
+      kind,
+    }))
+    expect(rows(view({ queues }), 'queues')?.map((cells) => cells.slice(5, 8))).toEqual([
+      ['2', '7', '3'],
+      ['2', '–', '3'],
+      ['2', '–', '–'],
+    ])
   })
 
   it('distinguishes server faults from those of clients', () => {
