@@ -2,9 +2,12 @@ import { Redis } from 'ioredis'
 import { expect } from 'vitest'
 
 import { adopt } from '#api/jobs/durable-job.ts'
-import type { OwnedJob } from '#api/jobs/inference-job.ts'
+import { OwnedJob } from '#api/jobs/inference-job.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
 import { systemClock } from '#shared/clock.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { createLogger } from '#shared/logger.ts'
+import type { Ticket } from '#shared/queue/producer.ts'
 import type { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { openTestSubmitter, readAll, toyRequest } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
@@ -46,4 +49,24 @@ it('enqueues no job of a request that another process has begun in the meantime'
   await expect(running).rejects.toMatchObject({ code: 'service_unavailable', shouldRetry: true })
   expect(await submitter.producer.queue('completion', 'toy').count()).toBe(0)
   await submitter.close()
+})
+
+it('joins unread deltas of a streamed job in their order, and no other events', async () => {
+  const none = () => {}
+  const actions = { resubmit: none, cancel: none, deadLetter: none }
+  const envelope = { jobId: 'job_1', epoch: 0 } as JobEnvelope
+  const job = new OwnedJob(envelope, { ticket: {} as Ticket, priority: 1, nowMs: 0 }, actions)
+  const delta = (text: string): JobEvent => ({
+    type: 'delta',
+    deltas: [{ index: 0, text, tokenIds: [] }],
+  })
+  job.buffer.push({ type: 'started', workerId: 'w', promptTokens: 1 } as JobEvent, 1)
+  for (const text of ['a', 'b', 'c', 'd']) job.buffer.push(delta(text), 1)
+  job.buffer.finish()
+  const events = await Array.fromAsync(job.buffer.drain())
+  expect(
+    events.map((event) =>
+      event.type === 'delta' ? event.deltas.map(({ text }) => text) : event.type,
+    ),
+  ).toEqual(['started', ['a', 'b', 'c', 'd']])
 })
