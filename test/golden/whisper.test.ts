@@ -107,6 +107,21 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
     expect(again.tokenIds).not.toEqual(timestamps.tokens)
   })
 
+  it('returns the probability of a probed token at its position, 0 without a probe', async () => {
+    const { prompt, tokens: expected } = golden.plain
+    const tokenId = defined(expected[0])
+    const at = prompt.length - 1
+    const run = await decoder.begin([prompt], [window])
+    const logits = run.logits(0, at)
+    const sum = logits.reduce((total, logit) => total + Math.exp(logit), 0)
+    const probability = Math.exp(defined(logits[tokenId])) / sum
+    run.dispose()
+    const probed = await answers.decode({ ...request, prompt, probe: { at, tokenId } }, FOREVER)
+    expect(probability).toBeGreaterThan(0)
+    expect(probed.probed).toBeCloseTo(probability, 4)
+    expect((await answers.decode({ ...request, prompt }, FOREVER)).probed).toBe(0)
+  })
+
   it('decodes windows side by side as it does alone', async () => {
     const silence = await encoder.encode(await mel.extract(new Float32Array(0)), FOREVER)
     const prompts = [golden.plain.prompt, golden.plain.prompt, golden.plain.prompt]

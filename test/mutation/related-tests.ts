@@ -10,10 +10,10 @@ const LITERAL = /'([^'\n]{5,60})'/g
 const PAGE_DISTANCE = 100
 
 /**
- * Tests that import a file, start a process that does, or show the page whose script it is: those
- * whose paths and texts share most with it first, then by the number of imports between. The words of a path count, those of the
- * file's name twice, and so do the literals, such as an error code, that few tests name. Paths are
- * relative to the root.
+ * Tests that import a file, start a process that does, or open the page of a script. The first are
+ * those whose paths and texts share most with it, then those with the fewest imports between. The
+ * words of a path count, those of the file's name twice, and so do the literals, such as an error
+ * code, that few tests name. Paths are relative to the root.
  */
 export function relatedTests(root: string, file: string): string[] {
   const [words, nameWords] = [wordsOf(file), wordsOf(basename(file, extname(file)))]
