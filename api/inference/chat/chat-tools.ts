@@ -91,8 +91,9 @@ export const TOOL_FIELDS = {
     ),
   ),
   tool_choice: Type.Optional(
-    Type.Union([nullable(choice(['none', 'auto', 'required'])), TOOL_CHOICE], {
-      description: 'Controls tool calls: none, auto, required, or the name of one tool.',
+    Type.Union([nullable(choice(['none', 'auto', 'required', 'any'])), TOOL_CHOICE], {
+      description:
+        "Controls tool calls: none, auto, required (in Mistral's API: any), or the name of one tool.",
     }),
   ),
   parallel_tool_calls: optionalBoolean({
@@ -260,7 +261,8 @@ function choiceOf(
   customNames: ReadonlySet<string>,
 ): { choice: ToolChoice; allowed: readonly ToolDefinition[] } {
   if (field === null || field === undefined) return { choice: 'auto', allowed: tools }
-  if (typeof field === 'string') return { choice: field, allowed: tools }
+  if (typeof field === 'string')
+    return { choice: field === 'any' ? 'required' : field, allowed: tools }
   const nameOf = (named: Static<typeof NAMED_TOOL>): string => {
     const isCustom = named.type === 'custom'
     const { name } = isCustom ? named.custom : named.function

@@ -80,7 +80,7 @@ const REFUSALS: readonly Refusal[] = [
     { tools: [TOOL], tool_choice: 'maybe' },
     'tool_choice',
     'invalid_value',
-    "Invalid value: 'maybe'. Supported values are: 'none', 'auto', and 'required'.",
+    "Invalid value: 'maybe'. Supported values are: 'none', 'auto', 'required', and 'any'.",
   ],
   [
     { tools: [TOOL], tool_choice: { type: 'function', function: { name: 'sub' } } },

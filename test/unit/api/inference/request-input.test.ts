@@ -192,6 +192,7 @@ const TOOL_ROWS: readonly Row[] = [
     { tools: [{ name: 'add', isStrict: true }] },
   ],
   ['required', { tools: TOOLS, tool_choice: 'required' }, { tools: [ADD], toolChoice: 'required' }],
+  ['any', { tools: TOOLS, tool_choice: 'any' }, { tools: [ADD], toolChoice: 'required' }],
   [
     'a named tool',
     { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'add' } } },
