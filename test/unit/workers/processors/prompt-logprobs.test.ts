@@ -70,7 +70,13 @@ describe('an answer with more log-probabilities than one may have', () => {
   })
 
   const tokens = 16
-  const many = { n: 1000, bestOf: 1000, maxTokens: tokens, logprobs: 20, sampling: { ...NEUTRAL_SAMPLING, temperature: 1, seed: 7 } }
+  const many = {
+    n: 1000,
+    bestOf: 1000,
+    maxTokens: tokens,
+    logprobs: 20,
+    sampling: { ...NEUTRAL_SAMPLING, temperature: 1, seed: 7 },
+  }
 
   it('is refused while it is computed', async () => {
     const engine = scriptedEngine(babble)
