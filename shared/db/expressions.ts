@@ -77,11 +77,16 @@ function listOf(parts: readonly SQLWrapper[]): SQL {
 
 type ArrayType = 'bigint' | 'bytea' | 'int' | 'text' | 'timestamptz' | 'uuid'
 
-/** Rows as a table of a statement: one array parameter per column, however many rows. */
+/**
+ * Rows as a table of a statement: one array parameter per column, however many rows. Postgres does
+ * not look into the arrays, so that it plans a prepared statement once instead of each time.
+ */
 export function tableOfArrays(
   columns: readonly (readonly [type: ArrayType, values: readonly unknown[] | Placeholder])[],
 ): SQL {
-  const arrays = columns.map(([type, values]) => sql`${sql.param(values)}::${sql.raw(type)}[]`)
+  const arrays = columns.map(
+    ([type, values]) => sql`(select ${sql.param(values)}::${sql.raw(type)}[])`,
+  )
   return sql`unnest(${sql.join(arrays, sql`, `)})`
 }
 
