@@ -17,6 +17,8 @@ import type { JobEvent } from './observers.ts'
 
 /** When a slow client has this many unread characters, its run is paused. */
 const UNREAD_CHARS_MAX = 64 * 1024
+/** A durable run is not paused, because a later process could not replay the pause: it ends. */
+const UNREAD_CHARS_MAX_DURABLE = 64 * 1024 * 1024
 
 /** The operations of a job on its queue. */
 export interface JobActions {
@@ -62,7 +64,7 @@ export class OwnedJob {
     this.lastReplyAtMs = place.nowMs
     this.#actions = actions
     this.buffer = new EventBuffer(
-      UNREAD_CHARS_MAX,
+      durable === undefined ? UNREAD_CHARS_MAX : UNREAD_CHARS_MAX_DURABLE,
       () => this.apply({ type: 'caughtUp' }),
       // Every process that replays the replies must produce the same events of a durable job.
       durable === undefined ? joinDeltas : undefined,
@@ -186,8 +188,13 @@ export class OwnedJob {
     }
     if (reply.type === 'delta') this.#points.add(reply.deltas)
     const hasRoom = this.buffer.push(present(reply), charsOf(reply))
-    // A durable run is not paused for a slow reader; its length bounds the buffer.
-    if (!hasRoom && this.#durable === undefined) this.apply({ type: 'overflow' })
+    if (hasRoom) return
+    if (this.#durable === undefined) {
+      this.apply({ type: 'overflow' })
+      return
+    }
+    this.apply({ type: 'abandon' })
+    this.buffer.fail(readTooSlowly())
   }
 }
 
@@ -216,6 +223,12 @@ function present(reply: Reply): JobEvent {
 export function deadlineExceeded(): Error {
   return failure.deadline('The request timed out before it was completed.', {
     code: 'request_timeout',
+  })
+}
+
+function readTooSlowly(): Error {
+  return failure.overloaded('The answer was read too slowly and could not be kept any longer.', {
+    code: 'answer_unread',
   })
 }
 

@@ -6,6 +6,7 @@ import { OwnedJob } from '#api/jobs/inference-job.ts'
 import type { JobEvent } from '#api/jobs/observers.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { Reply } from '#shared/contracts/reply.ts'
 import { createLogger } from '#shared/logger.ts'
 import type { Ticket } from '#shared/queue/producer.ts'
 import type { ReplyInbox } from '#shared/queue/reply-inbox.ts'
@@ -49,6 +50,32 @@ it('enqueues no job of a request that another process has begun in the meantime'
   await expect(running).rejects.toMatchObject({ code: 'service_unavailable', shouldRetry: true })
   expect(await submitter.producer.queue('completion', 'toy').count()).toBe(0)
   await submitter.close()
+})
+
+it('ends a job whose reader is too slow, before its events fill the memory', async () => {
+  const cancelled: number[] = []
+  const actions = {
+    resubmit() {},
+    cancel: (_job: OwnedJob, epoch: number) => cancelled.push(epoch),
+    deadLetter() {},
+  }
+  const place = { ticket: {} as Ticket, priority: 1, nowMs: 0 }
+  const durable = { adopted: undefined, keep: async () => true }
+  const job = new OwnedJob({ jobId: 'job_1', epoch: 1 } as JobEnvelope, place, actions, durable)
+  const text = 'x'.repeat(1024 ** 2)
+  const reply = (seq: number, body: object): Reply =>
+    ({ jobId: 'job_1', epoch: 1, runId: 'r', seq, ...body }) as Reply
+  job.onReply(reply(1, { type: 'started', workerId: 'w', promptTokens: 1 }), 0)
+  for (let seq = 2; seq <= 80; seq += 1) {
+    job.onReply(reply(seq, { type: 'delta', deltas: [{ index: 0, text, tokenIds: [] }] }), 0)
+  }
+  const events: JobEvent[] = []
+  const read = async (): Promise<void> => {
+    for await (const event of job.buffer.drain()) events.push(event)
+  }
+  await expect(read()).rejects.toMatchObject({ code: 'answer_unread' })
+  expect(events).toHaveLength(65)
+  expect(cancelled).toEqual([1])
 })
 
 it('joins unread deltas of a streamed job in their order, and no other events', async () => {
