@@ -10,7 +10,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
-import { openClient } from './support/people.ts'
+import { openClient, ratePerSecond } from './support/people.ts'
 import { openService, postJson } from './support/service.ts'
 
 const CLIENTS = 64
@@ -162,11 +162,7 @@ async function sortedBatches(
 }
 
 function perSecond(count: number, work: () => Promise<void>): () => Promise<number> {
-  return async () => {
-    const startedAt = performance.now()
-    await work()
-    return (count * 1000) / (performance.now() - startedAt)
-  }
+  return async () => count * (await ratePerSecond(1, 1, work))
 }
 
 /** The cosine of two vectors of length 1. */

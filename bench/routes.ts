@@ -1,17 +1,14 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { Client as PostgresClient } from 'pg'
 
-import { startPostgres } from '#launcher/embedded/postgres.ts'
-import { startRedis } from '#launcher/embedded/redis.ts'
 import { spawnReady } from '#test/support/queue.ts'
-import { API_KEY, startTiers } from '#test/support/tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
 import { openClient, ratePerSecond } from './support/people.ts'
+import { openShippedTiers } from './support/service.ts'
 
 const CONCURRENCY = 16
 const EACH = 60
@@ -19,24 +16,15 @@ const ACTIVITY = { type: 'View', actor: 'user:1', object: 'https://example.test/
 
 /** Routes without a job against routes of a bare Fastify with the same answer and statement. */
 export async function benchRoutes(): Promise<readonly Figure[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
-  const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
-  const postgres = await startPostgres(folder, { password: 'bench' })
-  const tiers = await startTiers({
-    env: {},
-    databaseUrl: postgres.url,
-    redisUrl: redis.url,
-    keyPrefix: 'bench',
-    folder,
-  })
+  const { tiers, databaseUrl, close } = await openShippedTiers()
   const ours = openClient(tiers.url)
   const headers = { authorization: `Bearer ${API_KEY}` }
   const { body: models } = await ours.get('/v1/models', headers)
   const { body: model } = await ours.get('/v1/models/tiny-chat', headers)
-  await createBareTable(postgres.url)
+  await createBareTable(databaseUrl)
   const script = join(import.meta.dirname, 'support/bare-route.ts')
   const openBare = async (answer: object) => {
-    const process = await spawnReady(script, [postgres.url, JSON.stringify(answer)])
+    const process = await spawnReady(script, [databaseUrl, JSON.stringify(answer)])
     return { process, client: openClient(process.workerId) }
   }
   const bare = { models: await openBare(models), model: await openBare(model) }
@@ -79,10 +67,7 @@ export async function benchRoutes(): Promise<readonly Figure[]> {
       process.kill('SIGKILL')
     }
     ours.close()
-    await tiers.stop()
-    await redis.stop()
-    await postgres.stop()
-    await rm(folder, { recursive: true, force: true })
+    await close()
   }
 }
 

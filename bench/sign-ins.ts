@@ -1,19 +1,17 @@
 import { argon2, randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { availableParallelism, tmpdir } from 'node:os'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
 import { hashRaw } from '@node-rs/argon2'
 
-import { startPostgres } from '#launcher/embedded/postgres.ts'
-import { startRedis } from '#launcher/embedded/redis.ts'
 import { spawnReady } from '#test/support/queue.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import type { Tiers } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
 import { type Client, openClient, ratePerSecond, signUp } from './support/people.ts'
+import { openShippedTiers } from './support/service.ts'
 
 const PASSWORD = 'correct horse'
 const CONCURRENCY = 16
@@ -26,34 +24,22 @@ const COMPLETIONS = 120
  * route with one transaction, and what completions notice of a storm of sign-ins.
  */
 export async function benchSignIns(): Promise<readonly Figure[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
-  const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
-  const postgres = await startPostgres(folder, { password: 'bench' })
-  const tiers = await startTiers({
-    env: {
-      AUTH_MAILER_AUTOCONFIRM: 'true',
-      MILLRACE_SESSION_REFRESHES_PER_HOUR: '0',
-      MILLRACE_USER_CHANGES_PER_HOUR: '0',
-    },
-    databaseUrl: postgres.url,
-    redisUrl: redis.url,
-    keyPrefix: 'bench',
-    folder,
+  const { tiers, databaseUrl, close } = await openShippedTiers({
+    AUTH_MAILER_AUTOCONFIRM: 'true',
+    MILLRACE_SESSION_REFRESHES_PER_HOUR: '0',
+    MILLRACE_USER_CHANGES_PER_HOUR: '0',
   })
   const client = openClient(tiers.url)
   try {
     const people = Array.from({ length: CONCURRENCY }, (_, index) => `user${index}@example.test`)
     return [
       ...(await compareSignIns(client, people)),
-      await compareRefreshes(client, people, postgres.url),
+      await compareRefreshes(client, people, databaseUrl),
       await compareCompletions(tiers, client, people),
     ]
   } finally {
     client.close()
-    await tiers.stop()
-    await redis.stop()
-    await postgres.stop()
-    await rm(folder, { recursive: true, force: true })
+    await close()
   }
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
-import { API_KEY } from '#test/support/tiers.ts'
+import { API_KEY, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 /** A whole installation in processes of its own: what a client sees. */
 export interface BenchService {
@@ -72,6 +72,31 @@ export async function openService(
     await close()
     throw error
   }
+}
+
+/** Databases of its own, and both tiers with the models that ship. */
+export interface ShippedTiers {
+  readonly tiers: Tiers
+  readonly databaseUrl: string
+  close(): Promise<void>
+}
+
+/** Starts databases and both tiers with the models that ship. */
+export async function openShippedTiers(
+  env: Readonly<Record<string, string>> = {},
+): Promise<ShippedTiers> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
+  const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
+  const postgres = await startPostgres(folder, { password: 'bench' })
+  const [databaseUrl, redisUrl] = [postgres.url, redis.url]
+  const tiers = await startTiers({ env, databaseUrl, redisUrl, keyPrefix: 'bench', folder })
+  const close = async (): Promise<void> => {
+    await tiers.stop()
+    await redis.stop()
+    await postgres.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+  return { tiers, databaseUrl, close }
 }
 
 /** The answer of the service as JSON. Throws when it is a refusal. */
