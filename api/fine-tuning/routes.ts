@@ -3,6 +3,7 @@ import type { Static } from 'typebox'
 
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure } from '#shared/errors.ts'
+import { isStorable } from '#shared/storable.ts'
 import { Turns } from '#shared/turns.ts'
 
 import {
@@ -173,7 +174,7 @@ function metadataOf(
     const key = /^metadata\[(.{1,64})\]$/.exec(name)?.[1]
     return key === undefined || typeof value !== 'string' ? [] : [[key, value] as const]
   })
-  const isText = pairs.every(([key, value]) => !`${key}${value}`.includes('\0'))
+  const isText = pairs.every(([key, value]) => isStorable(key) && isStorable(value))
   if (!isText) {
     throw failure.invalidRequest("Invalid 'metadata': it contains an invalid character.", {
       param: 'metadata',

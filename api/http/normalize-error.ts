@@ -47,7 +47,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   '53200': (error) => unavailable(error),
   // Postgres: statement cancelled, for instance by its time limit.
   '57014': (error) => failure.deadline('The database took too long. Try again.', { cause: error }),
-  // Postgres: refused role or password, missing database, missing rights.
+  // Postgres: refused role or password, missing database.
   '28000': (error) => unavailable(error),
   '28P01': (error) => unavailable(error),
   '3D000': (error) => unavailable(error),

@@ -6,6 +6,7 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
+import { isStorable } from '#shared/storable.ts'
 
 import { USAGE_GROUPS, type UsageGroup, type UsageLine, type UsageRecord } from './usage-store.ts'
 
@@ -107,7 +108,7 @@ function parseCursor(after: string, length: number): readonly string[] {
     const isCursor =
       Array.isArray(values) &&
       values.length === length &&
-      values.every((value) => typeof value === 'string' && !value.includes('\0'))
+      values.every((value) => typeof value === 'string' && isStorable(value))
     if (isCursor) return values
   } catch {
     // Not a cursor; reported below.

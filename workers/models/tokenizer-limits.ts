@@ -1,6 +1,7 @@
 import { isRecord } from '#shared/json.ts'
 
-const TOKENS_MAX = 1_000_000 // the largest published vocabularies have some 900,000, and 600,000 merges
+/** The largest published vocabularies have some 900,000 tokens, and 600,000 merges. */
+export const TOKENS_MAX = 1_000_000
 /** The largest published vocabularies, of speech, add some 65,000. */
 export const ADDED_TOKENS_MAX = 100_000
 const PATTERN_LENGTH_MAX = 4096

@@ -125,7 +125,10 @@ export async function readOutboxState({
   const { waiting = 0, failing = 0, oldestAt } = all ?? {}
   const findFailed = async (order: SQL) => {
     if (failing === 0) return undefined
-    const failed = db.select().from(outboxMessages).where(isNotNull(lastError))
+    const failed = db
+      .select({ createdAt, lastError })
+      .from(outboxMessages)
+      .where(isNotNull(lastError))
     return (await failed.orderBy(order).limit(1))[0]
   }
   return {

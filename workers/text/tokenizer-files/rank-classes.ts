@@ -1,4 +1,5 @@
 import { isRecord } from '#shared/json.ts'
+import { TOKENS_MAX } from '#workers/models/tokenizer-limits.ts'
 
 import {
   modelOfRanks,
@@ -90,7 +91,6 @@ const TEKKEN_SPECIAL =
   '<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] ' +
   '[/TOOL_RESULTS] [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] ' +
   '[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]'
-const TEKKEN_TOKENS_MAX = 1_000_000
 
 /** `tekken.json` of Mistral: special tokens come first, then the others by rank. */
 async function tekken(folder: TokenizerFolder): Promise<TokenizerParts> {
@@ -117,7 +117,7 @@ function contentOf(token: unknown, place: number): string {
 
 function countOf(settings: Readonly<Record<string, unknown>>, name: string, min: number): number {
   const value = settings[name]
-  if (Number.isInteger(value) && Number(value) >= min && Number(value) <= TEKKEN_TOKENS_MAX) {
+  if (Number.isInteger(value) && Number(value) >= min && Number(value) <= TOKENS_MAX) {
     return Number(value)
   }
   throw new Error(`tekken.json: ${name} of config is not a whole number of at least ${min}`)

@@ -1,12 +1,11 @@
 import { isRecord } from '#shared/json.ts'
+import { TOKENS_MAX } from '#workers/models/tokenizer-limits.ts'
 import { BYTE_CHARACTERS } from '#workers/text/rare-steps.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
 /** Tokens of bytes, spelled as in `tokenizer.json`, with their ranks. */
 export type RankedTokens = readonly (readonly [text: string, rank: number])[]
-
-const TOKENS_MAX = 1_000_000 // the largest published vocabularies have some 200,000
 
 /** Reads a file of tiktoken: a token in base64 and its rank on each line. */
 export function readRankedTokens(text: string): RankedTokens {
