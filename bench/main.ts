@@ -9,7 +9,7 @@ import { benchBackground } from './background.ts'
 import { benchContinuous } from './continuous.ts'
 import { benchDecoderForms } from './decoder-forms.ts'
 import { benchDevice } from './device.ts'
-import { benchEdits } from './edits.ts'
+import { benchDrafts } from './drafts.ts'
 import { benchEmbeddings } from './embeddings.ts'
 import { benchEqualAnswers } from './equal-answers.ts'
 import { describeFigure, type Figure, isMet } from './figure.ts'
@@ -48,7 +48,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   adapters: benchAdapters,
   device: benchDevice,
   'first-token': benchFirstToken,
-  edits: benchEdits,
+  drafts: benchDrafts,
   embeddings: benchEmbeddings,
   audio: benchAudio,
   training: () => benchTraining(),

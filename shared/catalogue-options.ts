@@ -44,6 +44,11 @@ export interface ModelOptions {
    * each organization can measure which prompts others have sent.
    */
   readonly sharedPrefixCache?: boolean
+  /**
+   * Whether answers are drafted from repetitions of the prompt and of themselves while one text
+   * runs alone. A text that is resumed on another worker may then be rounded differently.
+   */
+  readonly promptLookup?: boolean
   /** How the model writes calls; read from its chat template when absent. */
   readonly toolParser?: CallFormatName
   /** How the model marks its reasoning; `none` leaves it in the text. */
@@ -129,6 +134,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   },
   tileSize: { readers: ['image'], ...count(64, 4096) },
   sharedPrefixCache: { readers: ['completion'], ...truth },
+  promptLookup: { readers: ['completion'], ...truth },
   toolParser: { readers: ['completion'], ...choice(...Object.keys(CALL_FORMATS)) },
   reasoningParser: {
     readers: ['completion'],

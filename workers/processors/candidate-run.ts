@@ -19,7 +19,7 @@ import type {
 import { rankOf, scoreToken } from '#workers/sampling/logprobs.ts'
 import { type EarlyBan, Sampler } from '#workers/sampling/sampler.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
-import { EditFollower } from '#workers/text/prompt-lookup.ts'
+import { EditFollower, proposeByPromptLookup } from '#workers/text/prompt-lookup.ts'
 
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -200,7 +200,7 @@ export class CandidateRun {
         onPromptLogits: (position: number, logits: Float32Array) =>
           this.#scorePrompt(position, logits),
       }),
-      ...this.#guessing(),
+      ...this.#drafting(),
     }
     return model.engine.run(request, { signal: options.signal })
   }
@@ -211,11 +211,15 @@ export class CandidateRun {
     return token
   }
 
-  /** An edit repeats most of its original, so drafting from it is worthwhile. */
-  #guessing(): Pick<SequenceRequest, 'propose'> {
+  /** An edit repeats most of its original, so drafting from it is always worthwhile. */
+  #drafting(): Pick<SequenceRequest, 'propose'> {
     const { model, prompt } = this.#options
     const { tokenIds: promptTokenIds, originalStart } = prompt
-    if (originalStart === undefined) return {}
+    if (originalStart === undefined) {
+      // Embedded images have no tokens that could be repeated.
+      const isDrafted = model.draftsFromPrompt && prompt.embedded === undefined
+      return isDrafted ? { propose: proposeByPromptLookup } : {}
+    }
     const { pieces } = model.text.tokenizer
     const isWordStart = (tokenId: number) => pieces.bytesOf(tokenId)[0] === SPACE
     const follower = new EditFollower({ promptTokenIds, originalStart, isWordStart })

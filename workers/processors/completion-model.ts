@@ -36,6 +36,8 @@ export interface CompletionModel {
   readonly vision?: ImageReader
   /** Whether organizations reuse cached prefixes and grammars of each other. */
   readonly sharesCaches: boolean
+  /** Whether any text is drafted from repetitions of its prompt; edits always are. */
+  readonly draftsFromPrompt: boolean
   /** Compiles grammars that are too large for the event loop. */
   readonly grammars: PreparationPool
   /** Reads prompts that are too large for the event loop. */
@@ -58,6 +60,7 @@ interface CompletionModelOptions {
   readonly vision?: ImageReader
   /** Whether organizations share caches; each can then measure what others have cached. */
   readonly sharesCaches?: boolean
+  readonly draftsFromPrompt?: boolean
   readonly adapters?: AdapterLibrary
 }
 
@@ -65,7 +68,7 @@ interface CompletionModelOptions {
 export function createCompletionModel(
   engine: TextEngine,
   text: TextModel,
-  { sharesCaches = false, adapters, vision }: CompletionModelOptions = {},
+  { sharesCaches = false, draftsFromPrompt = false, adapters, vision }: CompletionModelOptions = {},
 ): CompletionModel {
   if (engine.decoderLength !== undefined && text.generation?.decoderStartTokenId === undefined) {
     const folder = text.folder ?? ''
@@ -89,6 +92,7 @@ export function createCompletionModel(
     answerPieces: { withTools: withCalls, withoutTools: withoutCalls },
     ...(vision !== undefined && { vision }),
     sharesCaches,
+    draftsFromPrompt,
     grammars: new PreparationPool(GRAMMAR_LIMITS),
     prompts: new PreparationPool(PROMPT_LIMITS),
   }

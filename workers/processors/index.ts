@@ -165,7 +165,7 @@ async function openCompletionModel(
   log.info({ operation, modelId: model.id, ...chosen }, 'context chosen')
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
-    const sharesCaches = options.sharedPrefixCache === true
+    const { sharedPrefixCache: sharesCaches, promptLookup: draftsFromPrompt } = options
     const adapters = openAdapterLibrary({
       bytesMax: config.adapterBytesMax,
       rankMax: config.adapterRankMax,
@@ -175,7 +175,8 @@ async function openCompletionModel(
     })
     return {
       opened: createCompletionModel(engine, text, {
-        sharesCaches,
+        ...(sharesCaches && { sharesCaches }),
+        ...(draftsFromPrompt && { draftsFromPrompt }),
         adapters,
         ...(vision !== undefined && { vision: { encoder: vision.encoder, storage } }),
       }),

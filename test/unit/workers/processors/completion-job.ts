@@ -47,6 +47,7 @@ export interface Answer {
 interface RunOptions {
   readonly engine: TextEngine
   readonly text?: TextModel
+  readonly draftsFromPrompt?: boolean
   readonly signal?: AbortSignal
   /** Milliseconds that seem to pass with each look at the clock. */
   readonly tickMs?: number
@@ -81,7 +82,9 @@ export async function runJob(
       'task' in input && input.task === 'score' ? input : ({ ...BASE, ...input } as GenerateInput),
   }
   await processCompletion(job, {
-    model: createCompletionModel(options.engine, options.text ?? text),
+    model: createCompletionModel(options.engine, options.text ?? text, {
+      draftsFromPrompt: options.draftsFromPrompt ?? false,
+    }),
     signal: options.signal ?? new AbortController().signal,
     clock,
     reply: {

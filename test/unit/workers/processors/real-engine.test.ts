@@ -147,6 +147,22 @@ describe('completions of a real model', () => {
     expect(guessed.result).toEqual(plain.result)
   })
 
+  it('draft an answer that repeats its prompt, where the model has promptLookup', async () => {
+    const prompts = [
+      chat('The code of the green is 9286. Tom owns the risk.\nWhat is the code of the green?'),
+    ]
+    const stepsOf = async (draftsFromPrompt: boolean) => {
+      const before = shipped.engine.stats().steps
+      const { result } = await runJob({ prompts, maxTokens: 32 }, { ...shipped, draftsFromPrompt })
+      return { text: result.candidates[0]?.text, steps: shipped.engine.stats().steps - before }
+    }
+    const plain = await stepsOf(false)
+    const drafted = await stepsOf(true)
+    expect(drafted.text).toBe(plain.text)
+    expect(drafted.text).toContain('9286')
+    expect(drafted.steps).toBeLessThan(plain.steps)
+  })
+
   it.each(['the cat sat', '\nthe cat sat', '\n\n  the cat sat'])(
     'know where the original of an edit begins: %j',
     async (input) => {
