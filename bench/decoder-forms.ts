@@ -23,7 +23,8 @@ const PAIRS = [
   },
 ] as const
 const ROWS = [1, 4, 8] as const
-const TOKENS = 24
+/** Tokens of a text whose decode steps are timed. */
+export const STEP_TOKENS = 24
 const FIRST_WORD = 3 // the tokens before it end a text
 
 /**
@@ -82,7 +83,11 @@ async function comparePair(
 }
 
 /** Milliseconds between the tokens of texts that decode together. */
-async function measureStep(engine: TextEngine, context: number, rows: number): Promise<number> {
+export async function measureStep(
+  engine: TextEngine,
+  context: number,
+  rows: number,
+): Promise<number> {
   const scope = randomUUID()
   const times: number[] = []
   const texts = Array.from({ length: rows }, (_, row) => {
@@ -90,12 +95,12 @@ async function measureStep(engine: TextEngine, context: number, rows: number): P
       { length: context },
       (_unused, at) => 3 + ((at * 7 + row) % 500),
     )
-    const request = { promptTokenIds, maxNewTokens: TOKENS, cacheScope: `${scope}-${row}` }
+    const request = { promptTokenIds, maxNewTokens: STEP_TOKENS, cacheScope: `${scope}-${row}` }
     const onToken = row === 0 ? () => void times.push(performance.now()) : () => {}
     return runGreedy(engine, { ...request, onToken }, FIRST_WORD)
   })
   await Promise.all(texts)
   // The first tokens wait for the prompts of other rows.
-  const settled = times.slice(-Math.floor(TOKENS / 2))
+  const settled = times.slice(-Math.floor(STEP_TOKENS / 2))
   return ((settled.at(-1) ?? 0) - (settled[0] ?? 0)) / (settled.length - 1)
 }

@@ -14,6 +14,7 @@ import { benchEmbeddings } from './embeddings.ts'
 import { benchEqualAnswers } from './equal-answers.ts'
 import { describeFigure, type Figure, isMet } from './figure.ts'
 import { benchFirstToken } from './first-token.ts'
+import { benchGenai } from './genai.ts'
 import { benchHostile } from './hostile.ts'
 import { benchIdle } from './idle.ts'
 import { benchImages } from './images.ts'
@@ -27,6 +28,7 @@ import { benchRoutes } from './routes.ts'
 import { benchSampling } from './sampling.ts'
 import { benchSignIns } from './sign-ins.ts'
 import { benchSlowClients } from './slow-clients.ts'
+import { benchSpeech } from './speech.ts'
 import { benchStartUp } from './start-up.ts'
 import { benchStreams } from './streams.ts'
 import { describeSurroundings } from './surroundings.ts'
@@ -34,6 +36,7 @@ import { benchTraining } from './training.ts'
 import { benchTransfer } from './transfer.ts'
 import { benchTransformersJs } from './transformers-js.ts'
 import { benchUserServer } from './user-server.ts'
+import { benchVision } from './vision.ts'
 
 const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   // First: memory that another group has touched would hide what it measures.
@@ -45,12 +48,15 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   'llama-cpp': benchLlamaCpp,
   continuous: benchContinuous,
   'decoder-forms': benchDecoderForms,
+  genai: benchGenai,
   adapters: benchAdapters,
   device: benchDevice,
   'first-token': benchFirstToken,
   drafts: benchDrafts,
   embeddings: benchEmbeddings,
   audio: benchAudio,
+  speech: benchSpeech,
+  vision: benchVision,
   training: () => benchTraining(),
   images: benchImages,
   transfer: benchTransfer,

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
+
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
+import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
+
+import { measureStep, STEP_TOKENS } from './decoder-forms.ts'
+import type { Figure } from './figure.ts'
+import { alternate } from './rounds.ts'
+
+/** Made by bench/peers/make-genai.py. */
+const FOLDER = '.data/bench/genai'
+const FORMS = ['fp32', 'int4'] as const
+const CONTEXTS = [64, 1024, 4000] as const
+const ROWS = [1, 4, 8] as const
+
+/** Time of a decode step ÷ onnxruntime-genai, on the files of its own builder. */
+export async function benchGenai(): Promise<readonly Figure[]> {
+  if (!existsSync(`${FOLDER}/python`)) return []
+  const runtime = openRuntime()
+  try {
+    const figures: Figure[] = []
+    for (const form of FORMS) figures.push(...(await compareForm(runtime, form)))
+    return figures
+  } finally {
+    await runtime.close()
+  }
+}
+
+async function compareForm(runtime: Runtime, form: string): Promise<Figure[]> {
+  const folder = `${FOLDER}/${form}`
+  const peer = await openPeer(folder)
+  const engine = await openTextEngine({ runtime, folder, slots: Math.max(...ROWS) })
+  try {
+    assert.equal(engine.cachePath, 'in place')
+    const figures: Figure[] = []
+    for (const context of CONTEXTS) {
+      for (const rows of ROWS) {
+        const found = await alternate(
+          () => measureStep(engine, context, rows),
+          () => peer.measureStep(context, rows),
+        )
+        const name = `in place ÷ onnxruntime-genai, ${form}, ${context} tokens, ${rows} rows`
+        figures.push({ name, unit: 'ms a step', ...found, target: { atMost: 1.05 } })
+      }
+    }
+    return figures
+  } finally {
+    await engine.close()
+    peer.close()
+  }
+}
+
+/** A Python process with the model open in onnxruntime-genai. */
+async function openPeer(folder: string) {
+  const python = await readFile(`${FOLDER}/python`, 'utf8')
+  const child = spawn(python, ['bench/peers/genai-steps.py', folder], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
+  const readLine = async (): Promise<string> => {
+    const { value, done } = await lines.next()
+    assert(done !== true, 'onnxruntime-genai ended')
+    return value
+  }
+  assert.equal(await readLine(), 'ready')
+  return {
+    async measureStep(context: number, rows: number): Promise<number> {
+      child.stdin.write(`${context} ${rows} ${STEP_TOKENS}\n`)
+      return Number(await readLine())
+    },
+    close: () => void child.kill(),
+  }
+}
