@@ -13,7 +13,7 @@ export function likeliest(logits: Float32Array, from = 0): number {
 export async function runGreedy(
   engine: TextEngine,
   request: Pick<SequenceRequest, 'promptTokenIds' | 'maxNewTokens' | 'cacheScope'> &
-    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds' | 'adapter'>> & {
+    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds' | 'adapter' | 'embedded'>> & {
       readonly onToken?: () => void
     },
   from = 0,

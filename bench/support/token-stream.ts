@@ -16,12 +16,15 @@ export interface StreamTimes {
 export function timeStream(
   { url, headers }: Pick<BenchService, 'url' | 'headers'>,
   body: object,
-  options: { readonly agent?: Agent; readonly signal?: AbortSignal } = {},
+  {
+    path = '/completions',
+    ...options
+  }: { readonly path?: string; readonly agent?: Agent; readonly signal?: AbortSignal } = {},
 ): Promise<StreamTimes> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()
     const call = request(
-      `${url}/completions`,
+      `${url}${path}`,
       { ...options, method: 'POST', headers: { ...headers, 'content-type': 'application/json' } },
       (response) => {
         const partsMs: number[] = []
