@@ -33,6 +33,7 @@ import { benchStartUp } from './start-up.ts'
 import { benchStreams } from './streams.ts'
 import { describeSurroundings } from './surroundings.ts'
 import { benchTraining } from './training.ts'
+import { benchTrainingSpeed } from './training-speed.ts'
 import { benchTransfer } from './transfer.ts'
 import { benchTransformersJs } from './transformers-js.ts'
 import { benchUserServer } from './user-server.ts'
@@ -58,6 +59,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   speech: benchSpeech,
   vision: benchVision,
   training: () => benchTraining(),
+  'training-speed': benchTrainingSpeed,
   images: benchImages,
   transfer: benchTransfer,
   'sign-ins': benchSignIns,
