@@ -11,6 +11,11 @@ export interface SessionOptions {
   readonly intraOpThreads?: number
   readonly executionProvider?: ExecutionProvider
   readonly graphOptimization?: 'none' | 'basic' | 'extended' | 'all'
+  /**
+   * Whether matrices are also held in the layout of their products: faster for few rows, but twice
+   * the memory. True if absent.
+   */
+  readonly prepacksWeights?: boolean
 }
 
 const OPTIMIZATION_LEVELS = { none: 0, basic: 1, extended: 2, all: 99 } as const
@@ -40,7 +45,11 @@ export function createSessionOptions(
     check(library, library.setGraphOptimizationLevel(handle, level))
     // Shapes change with every step; a cached memory plan for each would only grow.
     check(library, library.disableMemPattern(handle))
-    const entries = { ...CONFIG_ENTRIES, ...(dataFolder && { [DATA_FOLDER_ENTRY]: dataFolder }) }
+    const entries = {
+      ...CONFIG_ENTRIES,
+      ...(dataFolder && { [DATA_FOLDER_ENTRY]: dataFolder }),
+      ...(options.prepacksWeights === false && { 'session.disable_prepacking': '1' }),
+    }
     for (const [key, value] of Object.entries(entries)) {
       check(library, library.addSessionConfigEntry(handle, key, value))
     }

@@ -58,16 +58,22 @@ export class LossModel {
   static async open(
     runtime: Runtime,
     graph: TrainingGraph,
-    options: {
+    {
+      file,
+      session,
+      layout,
+      elements,
+    }: {
       readonly file: string
       readonly session: SessionOptions
       readonly layout: MatrixLayout
       readonly elements: Float32Array<ArrayBuffer>
     },
   ): Promise<LossModel> {
-    const { file, session, layout, elements } = options
+    // Runs have so many rows that packing their matrices each time takes hardly any time.
+    const options = { ...session, prepacksWeights: false }
     const load = (model: Model): Promise<ModelSession> =>
-      runtime.load({ name: file, bytes: writeModel(model), folder: dirname(file) }, session)
+      runtime.load({ name: file, bytes: writeModel(model), folder: dirname(file) }, options)
     const training = await load(graph.training)
     return closeOnFailure(
       training,

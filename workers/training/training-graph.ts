@@ -15,6 +15,7 @@ import { GraphWriter } from './graph-writer.ts'
 import { insertLowRank, type LowRankInput } from './low-rank.ts'
 import { lowerGraph } from './lowering/lower-graph.ts'
 import { inSinglePrecision } from './lowering/single-precision.ts'
+import { recomputeActivations } from './recompute.ts'
 
 /** Inputs of a training graph beside those of the decoder and the matrices. */
 export const TARGETS = {
@@ -79,7 +80,7 @@ export function makeTrainingGraph(
     writer,
   )
   const trained = matrices.flatMap((pair) => {
-    const [gradientOfA, gradientOfB] = [gradients.get(pair.a), gradients.get(pair.b)]
+    const [gradientOfA, gradientOfB] = [gradients.of(pair.a), gradients.of(pair.b)]
     return gradientOfA === undefined || gradientOfB === undefined
       ? []
       : [{ ...pair, gradientOfA, gradientOfB }]
@@ -88,9 +89,11 @@ export function makeTrainingGraph(
     makeValue(gradientOfA, 'float32', [rank, module.inSize]),
     makeValue(gradientOfB, 'float32', [module.outSize, rank]),
   ])
+  const passes = { forward: forward.graph, active: gradients.active, gradientOf: gradients.of }
+  const nodes = recomputeActivations({ ...passes, backward: writer.nodes.splice(0) }, writer)
   const backward = {
     ...forward.graph,
-    nodes: [...forward.graph.nodes, ...writer.nodes],
+    nodes: [...forward.graph.nodes, ...nodes],
     constants: [...forward.graph.constants, ...writer.constants],
     outputs: [...forward.graph.outputs, ...outputs],
   }

@@ -13,19 +13,26 @@ interface Differentiation {
   readonly trained: readonly string[]
 }
 
+/** The result of a differentiation. */
+interface Gradients {
+  /** The gradient of a tensor; undefined if the seeds do not depend on it. */
+  of(tensor: string): string | undefined
+  /** Tensors that depend on a trained one. */
+  readonly active: ReadonlySet<string>
+}
+
 /**
  * Reverse-mode differentiation: writes the nodes that compute the gradients of the trained tensors,
  * walking the graph from its end to its start. Each node adds the gradients of its inputs. Tensors
  * that do not depend on a trained one get none, so that frozen weights cost nothing.
  *
- * Returns the names of the gradients. Throws an `invalidRequest` naming the first operator without
- * a rule.
+ * Throws an `invalidRequest` naming the first operator without a rule.
  */
 export function differentiate(
   graph: Graph,
   { seeds, trained }: Differentiation,
   writer: GraphWriter,
-): ReadonlyMap<string, string> {
+): Gradients {
   const active = activeTensors(graph, trained)
   const context = new GradientContext(new GraphView(graph), writer, active)
   for (const [tensor, gradient] of seeds) context.add(tensor, () => gradient)
@@ -37,12 +44,7 @@ export function differentiate(
     if (rule === undefined) throw untrainable(node, 'there is no rule for it')
     rule(node, context)
   }
-  return new Map(
-    trained.flatMap((tensor) => {
-      const gradient = context.find(tensor)
-      return gradient === undefined ? [] : [[tensor, gradient]]
-    }),
-  )
+  return { of: (tensor) => context.find(tensor), active }
 }
 
 /** The tensors that depend on a trained one by a function with a derivative. */

@@ -333,7 +333,7 @@ function differentiated({ trained, nodes, constants = [], given = {}, declared =
   const seed = writer.emit('Cos', ['y'])
   const gradients = differentiate(graph, { seeds: new Map([['y', seed]]), trained: names }, writer)
   const results = names.map((name) => {
-    writer.emitTo(`d${name}`, 'Identity', [gradients.get(name) ?? ''])
+    writer.emitTo(`d${name}`, 'Identity', [gradients.of(name) ?? ''])
     return makeValue(`d${name}`, 'float32', trained[name])
   })
   const fed = Object.entries(given).map(([name, { dims }]) => makeValue(name, 'int64', dims))

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { defined } from '#shared/json.ts'
 import { MODELS } from '#test/unit/workers/engine/generate.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
+import type { GraphNode } from '#workers/graph/model.ts'
 import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
 import type { Layout } from '#workers/training/batches.ts'
@@ -74,6 +75,36 @@ describe('the training graph of a decoder', () => {
     expect(slope / norm).toBeCloseTo(1, 2)
     await model.close()
   })
+})
+
+describe('the backward pass', () => {
+  it.each(['llama-in-place', 'gemma2'])(
+    'keeps only products and sums of layers: %s',
+    async (name) => {
+      const options = { folder: join(MODELS, name), runtime }
+      const { graph } = await readTrainingGraph(options, SHAPE)
+      const forward = new Set(graph.evaluation.graph.nodes.flatMap(({ outputs }) => outputs))
+      const trained = graph.matrices.flatMap(({ a, b }) => [a, b])
+      const active = new Set(trained)
+      const producers = new Map<string, GraphNode>()
+      for (const node of graph.evaluation.graph.nodes) {
+        for (const output of node.outputs) {
+          producers.set(output, node)
+          if (node.inputs.some((input) => active.has(input))) active.add(output)
+        }
+      }
+      const backward = graph.training.graph.nodes.filter(
+        ({ outputs }) => !outputs.some((output) => forward.has(output)),
+      )
+      const read = new Set(backward.flatMap(({ inputs }) => inputs))
+      const kept = [...read].filter((tensor) => active.has(tensor) && producers.has(tensor))
+      const operators = new Set(kept.map((tensor) => producers.get(tensor)?.operator))
+      expect(operators).not.toContain('Softmax')
+      expect(operators).toContain('MatMul')
+      const recomputed = backward.filter(({ operator }) => operator === 'Softmax')
+      expect(recomputed).toHaveLength(2)
+    },
+  )
 })
 
 /** The mean loss of the texts by the logits of the decoder as it is served. */
