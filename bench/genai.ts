@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
@@ -13,26 +12,33 @@ import { alternate } from './rounds.ts'
 
 /** Made by bench/peers/make-genai.py. */
 const FOLDER = '.data/bench/genai'
+/** A Python with onnxruntime-genai. */
+const PYTHON = process.env.BENCH_PYTHON
 const FORMS = ['fp32', 'int4'] as const
 const CONTEXTS = [64, 1024, 4000] as const
 const ROWS = [1, 4, 8] as const
 
 /** Time of a decode step ÷ onnxruntime-genai, on the files of its own builder. */
 export async function benchGenai(): Promise<readonly Figure[]> {
-  if (!existsSync(`${FOLDER}/python`)) return []
+  if (!existsSync(FOLDER) || PYTHON === undefined) return []
   const runtime = openRuntime()
   try {
     const figures: Figure[] = []
-    for (const form of FORMS) figures.push(...(await compareForm(runtime, form)))
+    for (const form of FORMS) {
+      figures.push(...(await compareForm(runtime, { python: PYTHON, form })))
+    }
     return figures
   } finally {
     await runtime.close()
   }
 }
 
-async function compareForm(runtime: Runtime, form: string): Promise<Figure[]> {
+async function compareForm(
+  runtime: Runtime,
+  { python, form }: { readonly python: string; readonly form: string },
+): Promise<Figure[]> {
   const folder = `${FOLDER}/${form}`
-  const peer = await openPeer(folder)
+  const peer = await openPeer(python, folder)
   const engine = await openTextEngine({ runtime, folder, slots: Math.max(...ROWS) })
   try {
     assert.equal(engine.cachePath, 'in place')
@@ -55,8 +61,7 @@ async function compareForm(runtime: Runtime, form: string): Promise<Figure[]> {
 }
 
 /** A Python process with the model open in onnxruntime-genai. */
-async function openPeer(folder: string) {
-  const python = await readFile(`${FOLDER}/python`, 'utf8')
+async function openPeer(python: string, folder: string) {
   const child = spawn(python, ['bench/peers/genai-steps.py', folder], {
     stdio: ['pipe', 'pipe', 'inherit'],
   })

@@ -7,8 +7,9 @@ import type { Figure } from './figure.ts'
 import { median } from './support/quantile.ts'
 
 const FOLDER = '.data/bench/smollm2-shape'
-/** The name of a Python with torch, transformers and peft. */
+/** A Python with torch, transformers and peft. */
 const PYTHON = process.env.BENCH_PYTHON
+const ROUNDS = 2
 const RANK = 16
 const TEXTS = 4
 const LENGTH = 256
@@ -18,8 +19,17 @@ const STEPS = 4
 export async function benchTrainingSpeed(): Promise<readonly Figure[]> {
   if (!existsSync(FOLDER) || PYTHON === undefined) return []
   const asked = [FOLDER, RANK, TEXTS, LENGTH, STEPS].map(String)
-  const ours = await runSteps(process.execPath, ['bench/support/train-steps.ts', ...asked])
-  const theirs = await runSteps(PYTHON, ['bench/peers/peft-steps.py', ...asked])
+  const rounds: { readonly ours: Steps; readonly theirs: Steps }[] = []
+  for (let round = 0; round < ROUNDS; round += 1) {
+    rounds.push({
+      ours: await runSteps(process.execPath, ['bench/support/train-steps.ts', ...asked]),
+      theirs: await runSteps(PYTHON, ['bench/peers/peft-steps.py', ...asked]),
+    })
+  }
+  const [ours, theirs] = [
+    together(rounds.map((round) => round.ours)),
+    together(rounds.map((round) => round.theirs)),
+  ]
   const about = `SmolLM2-135M's shape in fp32, rank ${RANK}, ${TEXTS} texts of ${LENGTH} tokens`
   return [
     {
@@ -39,8 +49,21 @@ export async function benchTrainingSpeed(): Promise<readonly Figure[]> {
   ]
 }
 
-/** The median time of a step after the first, and the most memory of the process. */
-async function runSteps(command: string, args: readonly string[]) {
+/** The times of the steps of a process, and the most memory that it took. */
+interface Steps {
+  readonly seconds: readonly number[]
+  readonly peakMib: number
+}
+
+/** The median of the steps after the first of each process, which warms it up. */
+function together(runs: readonly Steps[]) {
+  return {
+    seconds: median(runs.flatMap(({ seconds }) => seconds.slice(1))),
+    peakMib: median(runs.map(({ peakMib }) => peakMib)),
+  }
+}
+
+async function runSteps(command: string, args: readonly string[]): Promise<Steps> {
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
   const seconds: number[] = []
   let peakMib = 0
@@ -51,5 +74,5 @@ async function runSteps(command: string, args: readonly string[]) {
   }
   if (child.exitCode === null) await once(child, 'exit')
   if (seconds.length !== STEPS) throw new Error(`${args[0]} made ${seconds.length} steps`)
-  return { seconds: median(seconds.slice(1)), peakMib }
+  return { seconds, peakMib }
 }

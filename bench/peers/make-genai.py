@@ -2,7 +2,7 @@
 
     python bench/peers/make-genai.py .data/bench/genai
 
-Needs torch, transformers and onnxruntime-genai with onnx-ir. The bench runs the same Python for its peer.
+Needs torch, transformers and onnxruntime-genai with onnx-ir.
 """
 
 import shutil
@@ -39,7 +39,6 @@ def main(folder: Path) -> None:
         builder = ["-m", "onnxruntime_genai.models.builder", "-e", "cpu", "-p", precision]
         paths = ["-i", source, "-o", folder / precision, "-c", folder / "cache"]
         subprocess.run([sys.executable, *builder, *paths], check=True)
-    (folder / "python").write_text(sys.executable)
 
 
 main(Path(sys.argv[1]))
