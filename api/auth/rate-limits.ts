@@ -1,7 +1,9 @@
 import type { Clock } from '#shared/clock.ts'
 import type { RateLimit, RateLimitsConfig } from '#shared/config/auth-rate-limits.ts'
 import { ServiceError } from '#shared/errors.ts'
+import { isPublicAddress } from '#shared/net/private-addresses.ts'
 
+import type { AuthRequest } from './context.ts'
 import { authFailure } from './errors.ts'
 import { sha256 } from './secrets.ts'
 
@@ -46,6 +48,9 @@ const NETWORKS_SHARE = 10
 /** The counted channels of the server-wide limits. */
 type SendChannel = 'email' | 'sms'
 
+/** The request that causes a message. */
+type Sender = Pick<AuthRequest, 'ip' | 'network' | 'caller'>
+
 /** Counts in Redis, so that all API processes together keep every limit. */
 export interface RateLimits {
   /**
@@ -61,10 +66,13 @@ export interface RateLimits {
     limit: AccountLimit,
     account: { readonly id: string; readonly network: string },
   ): Promise<void>
-  /** Throws 429 when the hourly limit of messages is reached; otherwise counts one. */
-  takeSend(channel: SendChannel): Promise<void>
+  /**
+   * Throws 429 when the hourly limit of messages is reached; otherwise counts one. A public network
+   * may cause as many messages as remain for all others, so one network alone gets half.
+   */
+  takeSend(channel: SendChannel, sender: Sender): Promise<void>
   /** Like `takeSend`, but does not count. */
-  checkSend(channel: SendChannel): Promise<void>
+  checkSend(channel: SendChannel, sender: Sender): Promise<void>
   /** Throws 429 when the same was requested for this contact, or user, within the gap. */
   takeContact(
     purpose: string,
@@ -83,18 +91,15 @@ export function createRateLimits(options: {
 }): RateLimits {
   const { redis, config, clock } = options
   const key = (...parts: string[]): string => `${options.keyPrefix}${parts.join(':')}`
-  const window = async (name: string, limit: RateLimit, cost: number): Promise<number> =>
-    Number(
-      await redis.eval(
-        TAKE_FROM_WINDOW,
-        1,
-        name,
-        clock.now(),
-        limit.windowSeconds * 1000,
-        limit.count,
-        cost,
-      ),
-    )
+  const window = async (
+    name: string,
+    limit: RateLimit,
+    { cost = 1, share = '' } = {},
+  ): Promise<number> => {
+    const lengthMs = limit.windowSeconds * 1000
+    const taken = [clock.now(), lengthMs, limit.count, cost, share] as const
+    return Number(await redis.eval(TAKE_FROM_WINDOW, 1, name, ...taken))
+  }
   const take = async (name: string, limit: RateLimit, clients = 1): Promise<void> => {
     const perMs = (clients * limit.count) / (limit.windowSeconds * 1000)
     const size = clients * limit.burst
@@ -103,9 +108,9 @@ export function createRateLimits(options: {
       throw authFailure('over_request_rate_limit', { retryAfterSeconds: waitMs / 1000 })
     }
   }
-  const send = async (channel: SendChannel, cost: number): Promise<void> => {
+  const send = async (channel: SendChannel, sender: Sender, cost: number): Promise<void> => {
     const limit = channel === 'email' ? config.emailSent : config.smsSent
-    const waitMs = await window(key('send', channel), limit, cost)
+    const waitMs = await window(key('send', channel), limit, { cost, share: shareOf(sender) })
     if (waitMs > 0) throw authFailure(SEND_FAILURES[channel], { retryAfterSeconds: waitMs / 1000 })
   }
   return {
@@ -125,15 +130,27 @@ export function createRateLimits(options: {
         if (error instanceof ServiceError || limit !== 'sign-ins') throw error
       }
     },
-    takeSend: (channel) => send(channel, 1),
-    checkSend: (channel) => send(channel, 0),
+    takeSend: (channel, sender) => send(channel, sender, 1),
+    checkSend: (channel, sender) => send(channel, sender, 0),
     async takeContact(purpose, contact, gapSeconds, channel = 'email') {
       if (gapSeconds <= 0) return
       const name = key('contact', purpose, sha256(contact).toString('base64url'))
-      const waitMs = await window(name, { count: 1, windowSeconds: gapSeconds, burst: 0 }, 1)
+      const waitMs = await window(name, { count: 1, windowSeconds: gapSeconds, burst: 0 })
       if (waitMs > 0) throw tooSoon(channel, waitMs / 1000)
     },
   }
+}
+
+/**
+ * The network whose share of the messages a request uses; empty for administrators, and for the
+ * address of an untrusted proxy or of this machine, which all clients have.
+ */
+function shareOf({ ip, network, caller }: Sender): string {
+  if (caller?.kind === 'admin') return ''
+  if (network === ip && !isPublicAddress(ip)) return ''
+  // One customer often has all the /64 networks of a /48.
+  const site = /^(?:[^:]+:){3}/.exec(network)?.[0] ?? network
+  return sha256(site).toString('base64url')
 }
 
 /** 429 for asking again within the gap of one user. */
@@ -171,18 +188,27 @@ else redis.call('PEXPIRE', KEYS[1], 3600000) end
 return wait`
 
 /**
- * Counts in fixed windows that begin with their first use: at most ARGV[3] per window.
- * KEYS[1] window; ARGV[1] now (ms), [2] length (ms), [3] limit, [4] cost (0 only reads).
+ * Counts in fixed windows that begin with their first use: at most ARGV[3] per window, and for a
+ * share not more than remain for the others.
+ * KEYS[1] window; ARGV[1] now (ms), [2] length (ms), [3] limit, [4] cost (0 only reads),
+ * [5] name of the share, or empty.
  * Returns 0, or the milliseconds until the window ends.
  */
 const TAKE_FROM_WINDOW = `
 local now, length, limit, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local state = redis.call('HMGET', KEYS[1], 'since', 'used')
-local since, used = tonumber(state[1]), tonumber(state[2]) or 0
-if since == nil or now >= since + length then since, used = now, 0 end
-if used + math.max(cost, 1) > limit then return math.max(1, since + length - now) end
+local share = ARGV[5] ~= '' and 'share:' .. ARGV[5]
+local state = redis.call('HMGET', KEYS[1], 'since', 'used', share or '')
+local since, used, own = tonumber(state[1]), tonumber(state[2]) or 0, tonumber(state[3]) or 0
+if since == nil or now >= since + length then
+  since, used, own = now, 0, 0
+  if cost > 0 then redis.call('DEL', KEYS[1]) end
+end
+if used + (share and own or 0) + math.max(cost, 1) > limit then
+  return math.max(1, since + length - now)
+end
 if cost > 0 then
   redis.call('HSET', KEYS[1], 'since', since, 'used', used + cost)
+  if share then redis.call('HSET', KEYS[1], share, own + cost) end
   redis.call('PEXPIRE', KEYS[1], math.ceil(length))
 end
 return 0`

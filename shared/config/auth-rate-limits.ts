@@ -61,13 +61,13 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
         'header that identifies clients for rate limits; if unset, only sign-ups, one-time codes and the start of sign-ins by provider or passkey are limited, per public network and at ten times the limit',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
-      about: 'mails per hour',
+      about: 'mails per hour; one public network may cause as many as remain, half alone',
       count: 30,
       windowSeconds: HOUR,
       burst: 0,
     }),
     smsSent: readLimit(env, 'AUTH_RATE_LIMIT_SMS_SENT', {
-      about: 'text messages per hour',
+      about: 'text messages per hour; one public network may cause as many as remain, half alone',
       count: 30,
       windowSeconds: HOUR,
       burst: 0,

@@ -129,7 +129,7 @@ async function mintAndSend(
   request: AuthRequest,
   token: TokenMail,
 ): Promise<void> {
-  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
+  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email', request)
   const minted = await mintForMail(services, token)
   const { user, name, to, currentToken } = token
   const { kind, tokenKind, linkType } = MAILS[name]
@@ -176,11 +176,16 @@ export async function mintAndSendChange(
 }
 
 /**
- * Commits a row without a recipient within the hourly limit, so that the answer for an unknown
- * address waits for the same write as the answer for a known one.
+ * Commits a row without a recipient, which counts towards the hourly limit, so that the answer for
+ * an unknown address waits for the same write and leaves the same rest as that for a known one.
  */
-export async function sendNothing(services: AuthServices, contact: Contact): Promise<void> {
-  await checkSendLimit(services, contact)
+export async function sendNothing(
+  services: AuthServices,
+  request: AuthRequest,
+  contact: Contact,
+): Promise<void> {
+  const channel = limitedChannel(services, contact)
+  if (channel !== undefined) await services.limits.takeSend(channel, request)
   await services.outbox.write(services.store, {
     userId: null,
     purpose: 'none',
@@ -236,14 +241,21 @@ export function linkOf(
 }
 
 /** Throws if the hourly limit permits no message to the contact. */
-export async function checkSendLimit(services: AuthServices, contact: Contact): Promise<void> {
+export async function checkSendLimit(
+  services: AuthServices,
+  request: AuthRequest,
+  contact: Contact,
+): Promise<void> {
+  const channel = limitedChannel(services, contact)
+  if (channel !== undefined) await services.limits.checkSend(channel, request)
+}
+
+/** The channel whose hourly limit counts messages to a contact; undefined if none does. */
+function limitedChannel(services: AuthServices, contact: Contact): 'email' | 'sms' | undefined {
   const { mailer, sms } = services.config
-  if (contact.kind === 'email') {
-    if (!mailer.isAutoconfirm) await services.limits.checkSend('email')
-    return
-  }
+  if (contact.kind === 'email') return mailer.isAutoconfirm ? undefined : 'email'
   const isTestNumber = services.sms.testOtp(contact.phone) !== undefined
-  if (!sms.isAutoconfirm && !isTestNumber) await services.limits.checkSend('sms')
+  return sms.isAutoconfirm || isTestNumber ? undefined : 'sms'
 }
 
 /** Throws unless users may sign up or in by email. */

@@ -47,7 +47,7 @@ export function sendTokenSms(
     if (fixedCode === undefined) tx.sms.requireGateway(channel)
     const user = await claimSms(tx, token, changes)
     const isCounted = !tx.config.sms.isAutoconfirm && fixedCode === undefined
-    if (isCounted) await tx.limits.takeSend('sms')
+    if (isCounted) await tx.limits.takeSend('sms', request)
     const minted = await mintForSms(tx, token, fixedCode)
     const messageId =
       fixedCode === undefined ? await write(tx, { ...token, user }, minted) : TEST_MESSAGE_ID

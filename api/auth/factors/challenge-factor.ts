@@ -90,7 +90,7 @@ async function createChallenge(
   if (code !== undefined) {
     // Counted per user: otherwise a factor that is removed and enrolled again would have no gap.
     await services.limits.takeContact('challenge', factor.userId, gapSeconds, 'sms')
-    await services.limits.takeSend('sms')
+    await services.limits.takeSend('sms', request)
     const message = renderCode(mfa.phone.template, code)
     await services.outbox.write(services.store, {
       userId: factor.userId,

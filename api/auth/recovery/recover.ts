@@ -26,12 +26,12 @@ export async function recover(
   const email = parseEmail(body.email)
   requireEmailEnabled(services, 'invalidRequest')
   // Checked before any row is written or locked, for known and unknown addresses alike.
-  await checkSendLimit(services, { kind: 'email', email })
+  await checkSendLimit(services, request, { kind: 'email', email })
   await services.addresses.requireDeliverable({ kind: 'email', email })
   const user = await findUserByContact(services.store, { kind: 'email', email })
   if (user === undefined) {
     await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
-    await sendNothing(services, { kind: 'email', email })
+    await sendNothing(services, request, { kind: 'email', email })
     return json({})
   }
   await inOneTransaction(services, async (tx) => {

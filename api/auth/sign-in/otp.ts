@@ -81,7 +81,7 @@ async function send(services: AuthServices, request: AuthRequest, parsed: Otp): 
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   checkEnabled(services, parsed.contact)
   await services.addresses.requireDeliverable(parsed.contact)
-  await checkSendLimit(services, parsed.contact)
+  await checkSendLimit(services, request, parsed.contact)
   if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const { contact, data } = parsed
   const candidate = { ...contact, provider: contact.kind, userMetadata: data }

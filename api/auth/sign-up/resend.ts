@@ -36,10 +36,10 @@ export async function resend(
   checkEnabled(services, contact)
   const pkce = parsePkce(body)
   // Checked before any row is written or locked, for known and unknown contacts alike.
-  await checkSendLimit(services, contact)
+  await checkSendLimit(services, request, contact)
   await services.addresses.requireDeliverable(contact)
   const user = await findUserByContact(services.store, contact)
-  if (user === undefined || !isPending(type, user)) return sendToNoUser(services, contact)
+  if (user === undefined || !isPending(type, user)) return sendToNoUser(services, request, contact)
   return inOneTransaction(services, (tx) => sendAgain(tx, request, { type, user, pkce }))
 }
 
@@ -111,11 +111,15 @@ function isPending(type: ResendType, user: UserRow): boolean {
 }
 
 // Unknown email addresses are subject to the limits of known ones.
-async function sendToNoUser(services: AuthServices, contact: Contact): Promise<Answer> {
+async function sendToNoUser(
+  services: AuthServices,
+  request: AuthRequest,
+  contact: Contact,
+): Promise<Answer> {
   if (contact.kind === 'email') {
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('resend', contact.email, gapSeconds)
-    await sendNothing(services, contact)
+    await sendNothing(services, request, contact)
   }
   return json({})
 }

@@ -55,7 +55,7 @@ export async function signup(
   // ones exist.
   if (!parsed.isAutoconfirm) {
     await services.addresses.requireDeliverable(parsed.contact)
-    await checkSendLimit(services, parsed.contact)
+    await checkSendLimit(services, request, parsed.contact)
   }
   const existing = await findUserByContact(services.store, parsed.contact)
   if (existing === undefined) return signUpNewUser(services, request, parsed)
@@ -149,7 +149,7 @@ async function signUpAgain(
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('signup', contact.email, gapSeconds)
   }
-  await sendNothing(services, contact)
+  await sendNothing(services, request, contact)
   return json(madeUpUser(services, request, parsed))
 }
 
