@@ -62,14 +62,14 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
     handler: async (request) => {
       const caller = callerOf(request)
       const models = await visibleModels(services, caller)
-      const lengths = contextLengths(services)
+      const lengths = contextLengths(services.workersSeen())
       if (isAnthropic(request)) return presentModelInfos(models, lengths, request.query)
       return { object: 'list', data: models.map((model) => presentModel(model, lengths, services)) }
     },
   })
   const retrieve = async (request: FastifyRequest, id: string): Promise<object> => {
     const model = await getModel(services, callerOf(request), id, 'model')
-    const lengths = contextLengths(services)
+    const lengths = contextLengths(services.workersSeen())
     if (isAnthropic(request)) return presentModelInfo(model, lengths)
     return presentModel(model, lengths, services)
   }
@@ -98,9 +98,11 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
 }
 
 /** The smallest value that live workers report, because any of them may answer. */
-function contextLengths({ workersSeen }: InferenceServices): ReadonlyMap<string, number> {
+export function contextLengths(
+  workersSeen: ReturnType<InferenceServices['workersSeen']>,
+): ReadonlyMap<string, number> {
   const lengths = new Map<string, number>()
-  for (const { modelId, contextLength } of workersSeen().flatMap(({ queues }) => queues)) {
+  for (const { modelId, contextLength } of workersSeen.flatMap(({ queues }) => queues)) {
     if (contextLength === undefined) continue
     lengths.set(modelId, Math.min(contextLength, lengths.get(modelId) ?? contextLength))
   }

@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis'
 
 import type { LimitsConfig } from '#shared/config/limits.ts'
-import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 
+import { LEASE_FUNCTIONS, LEASE_MS } from './leases.ts'
 import type { Window } from './windows.ts'
 
 const WINDOW_TTL_MS = 120_000
@@ -39,7 +39,7 @@ export const COUNTERS: readonly Counter[] = [
  *          the order of their limits, milliseconds until the first lease ends, the index of the
  *          quota that is used up
  */
-const CHARGE = defineScript(`
+const CHARGE = defineScript(`${LEASE_FUNCTIONS}
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local minute = math.floor(now / 60000)
@@ -57,31 +57,30 @@ local function over(limit, previous, current, wanted)
   limit = tonumber(limit)
   return limit > 0 and math.floor(previous * (60000 - elapsed) / 60000) + current + wanted > limit
 end
-local function running(key)
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-  return redis.call('ZCARD', key)
-end
-local function fullFor(key, limit)
-  if limit == 0 or running(key) < limit then return nil end
-  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) - now
+local function firstEndOf(jobs)
+  return tonumber(redis.call('ZRANGE', jobs, 0, 0, 'WITHSCORES')[2]) - now
 end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
 local verdict, freeMs, usedUp = 'admitted', 0, -1
--- Jobs at a time that the rest of a quota on tokens covers, one at least.
-local covered = {}
+-- What the running jobs leave of a quota; one job may always run.
+local needsLease, reservedUp = {}, nil
+local wanted = {0, amountsOf(ARGV[7])}
 if runsJob then
   for i = 5, #KEYS do
     local used = redis.call('HMGET', KEYS[i], ${AMOUNTS.map((name) => `'${name}'`).join(', ')})
+    local jobs = i < 7 and KEYS[4] or KEYS[3]
+    local isBusy = running(jobs, now) > 0
+    local reserved = redis.call('HMGET', jobs .. ':reserved', '', 'tokens', 'cost')
     for j = 1, #used do
       local place = (i - 5) * #used + j - 1
       local quota = tonumber(ARGV[10 + place])
       if quota > 0 and not used[j] then verdict = 'unknown'
       elseif quota > 0 and tonumber(used[j]) >= quota and usedUp < 0 then usedUp = place end
-      if quota > 0 and used[j] and j == ${AMOUNTS.indexOf('tokens') + 1} then
-        local jobs = i < 7 and KEYS[4] or KEYS[3]
-        local fit = math.floor((quota - tonumber(used[j])) / math.max(tokens, 1))
-        covered[jobs] = math.max(1, math.min(covered[jobs] or fit, fit))
+      if quota > 0 and used[j] and j > 1 then
+        needsLease[jobs] = true
+        local sum = tonumber(used[j]) + (tonumber(reserved[j]) or 0) + wanted[j]
+        if isBusy and sum > quota then reservedUp = jobs end
       end
     end
   end
@@ -92,17 +91,15 @@ elseif over(ARGV[1], k[1], k[2], 1) or over(ARGV[2], o[1], o[2], 1) then verdict
 elseif runsJob and (over(ARGV[3], k[3], k[4], tokens) or over(ARGV[4], o[3], o[4], tokens)) then
   verdict = 'tokens'
 elseif runsJob then
-  local places = {[KEYS[3]] = tonumber(ARGV[6]), [KEYS[4]] = tonumber(ARGV[9])}
-  for key, jobs in pairs(covered) do
-    places[key] = places[key] > 0 and math.min(places[key], jobs) or jobs
-  end
-  for key, limit in pairs(places) do freeMs = math.max(freeMs, fullFor(key, limit) or 0) end
-  if freeMs > 0 then verdict = 'jobs' end
-  for key, limit in pairs(places) do
-    if verdict == 'admitted' and limit > 0 then
-      redis.call('ZADD', key, now + tonumber(ARGV[8]), ARGV[7])
-      redis.call('PEXPIRE', key, ARGV[8])
+  for jobs, limit in pairs({[KEYS[3]] = tonumber(ARGV[6]), [KEYS[4]] = tonumber(ARGV[9])}) do
+    if limit > 0 then needsLease[jobs] = true end
+    if limit > 0 and running(jobs, now) >= limit then
+      verdict, freeMs = 'jobs', math.max(freeMs, firstEndOf(jobs))
     end
+  end
+  if verdict == 'admitted' and reservedUp then verdict, freeMs = 'reserved', firstEndOf(reservedUp) end
+  for jobs in pairs(verdict == 'admitted' and needsLease or {}) do
+    reserve(jobs, ARGV[7], now + tonumber(ARGV[8]), ARGV[8])
   end
 end
 if verdict == 'admitted' then
@@ -124,7 +121,7 @@ return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4]
  * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, then the amounts to
  *       add to each existing counter
  */
-const SETTLE = defineScript(`
+const SETTLE = defineScript(`${LEASE_FUNCTIONS}
 local delta, minute = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 1, 2 do
   local at = tonumber(redis.call('HGET', KEYS[i], 'minute') or '-9')
@@ -134,8 +131,8 @@ for i = 1, 2 do
   end
 end
 if ARGV[3] ~= '' then
-  redis.call('ZREM', KEYS[3], ARGV[3])
-  redis.call('ZREM', KEYS[4], ARGV[3])
+  release(KEYS[3], ARGV[3])
+  release(KEYS[4], ARGV[3])
 end
 local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
 for i = 5, #KEYS do
@@ -169,14 +166,20 @@ export function dayOf(ms: number): string {
 
 /** The decision of the limits about a request. */
 export interface Charge {
-  /** `unknown`: a counter is missing and must first be filled from the usage record. */
-  readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'quota' | 'unknown'
+  /**
+   * `reserved`: the running jobs may use up the rest of a quota.
+   * `unknown`: a counter is missing and must first be filled from the usage record.
+   */
+  readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'reserved' | 'quota' | 'unknown'
   /** The charged minute, needed to correct the charge. */
   readonly minute: number
   readonly elapsedMs: number
   readonly requests: readonly Window[]
   readonly tokens: readonly Window[]
-  /** Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs`. */
+  /**
+   * Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs` or
+   * `reserved`.
+   */
   readonly leaseLeftMs: number
   /** The index of the exceeded quota, in the order of the counters and their amounts. */
   readonly usedUp: number
@@ -283,8 +286,13 @@ const COUNTER_TTL_MS = { day: 2 * 86_400_000, month: 40 * 86_400_000 }
 /** Costs are counted in billionths, because sums of fractions are not exact. */
 const COST_PARTS = 1e9
 
+/** A cost in whole parts. */
+export function costPartsOf(cost: number): number {
+  return Math.round(cost * COST_PARTS)
+}
+
 function inWholeNumbers({ requests, tokens, cost }: Amounts): number[] {
-  return [requests, tokens, Math.round(cost * COST_PARTS)]
+  return [requests, tokens, costPartsOf(cost)]
 }
 
 function counterKey(
@@ -321,64 +329,4 @@ function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
     jobsOfKey,
     ...COUNTERS.map((counter) => counterKey(prefix, subject, counter)),
   ]
-}
-
-/** A lease of a process that ended frees its place after this time at the latest. */
-export const LEASE_MS = 15_000
-const RENEWAL_MS = 5000
-/** A lease with less time than this was not renewed: its process has ended or is stalled. */
-export const LIVE_LEASE_MS_MIN = LEASE_MS - 2 * RENEWAL_MS
-
-/** KEYS: running jobs of an organization; ARGV: milliseconds, names of leases that still exist. */
-const RENEW = defineScript(`
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[1]), ARGV[i]) end
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
-`)
-/** The most arguments of one command. */
-const RENEWED_AT_ONCE = 1000
-
-/**
- * The leases of this process, renewed while they are open; they expire soon after the process ends.
- */
-export class Leases {
-  readonly #redis: Redis
-  readonly #log: Logger
-  readonly #open = new Map<string, Set<string>>()
-  #timer: NodeJS.Timeout | undefined
-
-  constructor(redis: Redis, log: Logger) {
-    this.#redis = redis
-    this.#log = log
-  }
-
-  /** Renews a lease from now on; `key` is the sorted set that holds it. */
-  add(key: string, lease: string): void {
-    const leases = this.#open.get(key)
-    if (leases === undefined) this.#open.set(key, new Set([lease]))
-    else leases.add(lease)
-    this.#timer ??= setInterval(() => this.#renew(), RENEWAL_MS).unref()
-  }
-
-  delete(key: string, lease: string): void {
-    const leases = this.#open.get(key)
-    leases?.delete(lease)
-    if (leases?.size === 0) this.#open.delete(key)
-    if (this.#open.size > 0) return
-    clearInterval(this.#timer)
-    this.#timer = undefined
-  }
-
-  #renew(): void {
-    for (const [key, leases] of this.#open) {
-      const names = [...leases]
-      for (let at = 0; at < names.length; at += RENEWED_AT_ONCE) {
-        const some = names.slice(at, at + RENEWED_AT_ONCE)
-        runScript(this.#redis, RENEW, [key], [LEASE_MS, ...some]).catch((error: unknown) => {
-          this.#log.debug({ operation: 'limits.renew', err: error }, 'leases are not renewed')
-        })
-      }
-    }
-  }
 }

@@ -8,23 +8,34 @@ import type { Quotas } from '#shared/db/schema/quotas.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
+import { estimateTokens, type ModelBounds, reservationOf } from './estimate.ts'
+import { Leases, LIVE_LEASE_MS_MIN, leaseOf } from './leases.ts'
 import {
   type Amounts,
   type Charge,
+  COUNTERS,
+  type Counter,
   charge,
   dayOf,
-  Leases,
-  LIVE_LEASE_MS_MIN,
   type LimitSubject,
   leasesKeys,
   type RequestLimits,
   settle,
 } from './limit-store.ts'
-import { type QuotaServices, quotaAt, quotaExceeded, quotaStates, quotasOf } from './quotas.ts'
+import {
+  checkQuota,
+  type QuotaServices,
+  quotaAt,
+  quotaExceeded,
+  quotaStates,
+  quotasOf,
+} from './quotas.ts'
 import { limitHeaders, tightestOf, usedOf, WINDOW_MS, type Window, waitMs } from './windows.ts'
 
 interface LimiterServices extends QuotaServices {
   readonly log: Logger
+  /** The bounds of the model that a request names by id or alias. */
+  readonly boundsOf?: (modelName: string) => ModelBounds | undefined
 }
 
 /** Charges a request to its key and organization. Throws `rateLimited` when it is over a limit. */
@@ -38,9 +49,10 @@ export function createLimiter(services: LimiterServices): Limiter {
   return async (request, reply) => {
     // The process that died charged the job when it first arrived.
     if (request.context.durable?.isAdopted === true) return
-    // The request of a background job was charged when the job was made.
-    if (request.context.stored !== undefined) return
     const caller = callerOf(request)
+    // The request of a background job was charged when the job was made, but others may have used
+    // up the quota since.
+    if (request.context.stored !== undefined) return checkQuota(services, caller.organizationId)
     const limits = limitsOf(
       services.limits,
       caller,
@@ -51,7 +63,9 @@ export function createLimiter(services: LimiterServices): Limiter {
     const isJob = runsJob(request)
     const wanted = {
       tokens: isJob ? estimateTokens(request) : 0,
-      lease: isJob ? `${request.id}:${clock.monotonic()}` : '',
+      lease: isJob
+        ? leaseOf(`${request.id}:${clock.monotonic()}`, reservationOf(request, services.boundsOf))
+        : '',
     }
     let charged: Charge
     try {
@@ -150,6 +164,14 @@ function isLimited(limits: RequestLimits): boolean {
     .some((limit) => limit > 0)
 }
 
+/** Whether jobs reserve a part of the quotas of a key or an organization. */
+function reserves({ quotas }: RequestLimits, of: Counter['of']): boolean {
+  return COUNTERS.some((counter, index) => {
+    const { tokens = 0, cost = 0 } = quotas[index] ?? {}
+    return counter.of === of && tokens + cost > 0
+  })
+}
+
 /** Settles the charge when the answer ends; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
@@ -167,8 +189,8 @@ function settleAtTheEnd(
   const { request, reply, subject, charged, limits, tokens, lease } = open
   const [ofOrganization, ofKey] = leasesKeys(services.prefix, subject)
   const held = [
-    ...(limits.concurrentJobs > 0 ? [ofOrganization] : []),
-    ...(limits.concurrentJobsOfKey > 0 ? [ofKey] : []),
+    ...(limits.concurrentJobs > 0 || reserves(limits, 'organization') ? [ofOrganization] : []),
+    ...(limits.concurrentJobsOfKey > 0 || reserves(limits, 'api_key') ? [ofKey] : []),
   ]
   for (const key of held) leases.add(key, lease)
   let used: JobUse = { tokens: 0, cost: 0 }
@@ -200,7 +222,15 @@ function settleAtTheEnd(
 function refusal(charged: Charge, subject: LimitSubject, tokens: number): ServiceError {
   switch (charged.verdict) {
     case 'jobs':
-      return tooManyJobs(charged, subject)
+      return tooManyJobs(
+        charged,
+        `organization ${subject.organizationId} on requests at the same time`,
+      )
+    case 'reserved':
+      return tooManyJobs(
+        charged,
+        `organization ${subject.organizationId}: its running requests may use up the rest of a quota. A smaller max_tokens reserves less`,
+      )
     case 'tokens':
       return overLimit(charged, subject, { dimension: 'tokens', short: 'TPM', wanted: tokens })
     default:
@@ -212,12 +242,13 @@ function refusal(charged: Charge, subject: LimitSubject, tokens: number): Servic
  * A live job may end at any moment; the lease of a process that ended frees its place when it
  * expires.
  */
-function tooManyJobs({ leaseLeftMs }: Charge, { organizationId }: LimitSubject): ServiceError {
+function tooManyJobs({ leaseLeftMs }: Charge, reason: string): ServiceError {
   const seconds = leaseLeftMs < LIVE_LEASE_MS_MIN ? Math.max(1, Math.ceil(leaseLeftMs / 1000)) : 1
-  return failure.rateLimited(
-    `Rate limit reached for organization ${organizationId} on requests at the same time. Please try again in ${seconds}s.`,
-    { openaiType: 'requests', code: 'rate_limit_exceeded', retryAfterSeconds: seconds },
-  )
+  return failure.rateLimited(`Rate limit reached for ${reason}. Please try again in ${seconds}s.`, {
+    openaiType: 'requests',
+    code: 'rate_limit_exceeded',
+    retryAfterSeconds: seconds,
+  })
 }
 
 function overLimit(
@@ -249,13 +280,6 @@ function overLimit(
 
 const MAKES_WORKERS_RUN: ReadonlySet<RequiredScope> = new Set(JOB_SCOPES)
 
-// A token of English text is about four characters.
-const BYTES_PER_TOKEN = 4
-const TOKENS_MAX = 10_000_000
-const COPIES_MAX = 128
-// The default of `max_tokens` for a completion; that of a chat depends on the model.
-const COMPLETION_TOKENS_DEFAULT = 16
-
 /** Whether a request makes the workers run. */
 export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
   if (method !== 'POST') return false
@@ -263,28 +287,4 @@ export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
   if (routeOptions.config.scope === 'batches')
     return routeOptions.url?.endsWith('/batches') === true
   return MAKES_WORKERS_RUN.has(routeOptions.config.scope as RequiredScope)
-}
-
-/**
- * The estimated charge of a request until its usage is known: its length plus its largest output.
- */
-function estimateTokens(request: FastifyRequest): number {
-  const { body, headers, routeOptions } = request
-  // The bytes of a form are an image or a recording.
-  if (typeof body !== 'object' || body === null) return 0
-  const fields = body as Readonly<Record<string, unknown>>
-  const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(
-    (value) => typeof value === 'number' && value >= 0,
-  )
-  const isCompletion = routeOptions.config.scope === 'completions'
-  const perCopy = typeof asked === 'number' ? asked : isCompletion ? COMPLETION_TOKENS_DEFAULT : 0
-  const copies = Math.max(1, count(fields.n), count(fields.best_of))
-  // A chunked body has no Content-Length.
-  const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
-  const prompt = Math.ceil(Number(bytes) / BYTES_PER_TOKEN)
-  return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * Math.min(COPIES_MAX, copies)))
-}
-
-function count(value: unknown): number {
-  return typeof value === 'number' && value > 0 ? value : 0
 }

@@ -9,6 +9,7 @@ import { fineTuningPlugin } from '#api/fine-tuning/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { createExampleReader } from '#api/inference/chat/training-example.ts'
 import { presentErrorByVersion } from '#api/inference/messages/messages-errors.ts'
+import { contextLengths } from '#api/inference/models.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { createImageIntake } from '#api/inference/request-images.ts'
 import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
@@ -22,6 +23,7 @@ import { mediaPlugin } from '#api/media/routes.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
+import { baseNameOf } from '#api/usage/usage-meter.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
@@ -29,6 +31,7 @@ import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { eventIdOf } from '#api/webhooks/event-types.ts'
 import { webhooksPlugin } from '#api/webhooks/routes.ts'
+import { servingIdOf } from '#shared/catalogue.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
 import type { Surface } from './app.ts'
@@ -54,7 +57,7 @@ export function inferenceSurfaces(
     unknownFields: config.inference.unknownParameters,
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
-    gates: [idempotencyOf(services), createLimiter({ ...services, ...services.quotas })],
+    gates: [idempotencyOf(services), limiterOf(services)],
     respondAsync: respondAsync({ ...services, ...services.background }),
     storedRequests: services.background.storedRequests,
     presentError: presentErrorByVersion,
@@ -95,6 +98,20 @@ export function inferenceSurfaces(
     { prefixes: ['/v1'], plugin: v1 },
     { prefixes: ['/'], plugin: root },
   ]
+}
+
+function limiterOf(services: Services): Gate {
+  const { catalogue, submitter } = services
+  return createLimiter({
+    ...services,
+    ...services.quotas,
+    boundsOf: (name) => {
+      const model = catalogue.find(baseNameOf(name))
+      if (model === undefined) return undefined
+      const contextLength = contextLengths(submitter.workersSeen).get(servingIdOf(model))
+      return { price: model.price, contextLength }
+    },
+  })
 }
 
 function inferenceOf(services: Services) {

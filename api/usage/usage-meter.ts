@@ -97,5 +97,10 @@ export function costOf(price: CatalogueModel['price'], used: Tokens): number | n
 
 /** Returns the current price of a model; a tuned model has the price of its base. */
 export function priceOf(catalogue: Catalogue, modelId: string): CatalogueModel['price'] {
-  return catalogue.find(TUNED.exec(modelId)?.[1] ?? modelId)?.price
+  return catalogue.find(baseNameOf(modelId))?.price
+}
+
+/** The name of the model of which a tuned model was made; other names are returned unchanged. */
+export function baseNameOf(modelName: string): string {
+  return TUNED.exec(modelName)?.[1] ?? modelName
 }

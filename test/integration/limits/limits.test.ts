@@ -272,28 +272,31 @@ describe('jobs at the same time', () => {
       .toBe(200)
   })
 
-  it('stay held by jobs that outlive their first leases', async ({
-    database,
-    redisUrl,
-    keyPrefix,
-  }) => {
-    const redis = await connect(redisUrl)
-    const options = { keyPrefix }
-    const { post, release } = await openLimited({ database, redis }, { concurrentJobs: 2 }, options)
-    const held = [post('/completions', { hold: true }), post('/completions', { hold: true })]
-    const key = `${keyPrefix}:limits:jobs:org-one`
-    await expect.poll(() => redis.zcard(key)).toBe(2)
-    const ends = async () => {
-      const rows = await redis.zrange(key, '0', '-1', 'WITHSCORES')
-      return rows.filter((_, at) => at % 2 === 1).map(Number)
-    }
-    const last = Math.max(...(await ends()))
-    const renewed = async () => (await ends()).every((end) => end > last)
-    await expect.poll(renewed, { timeout: 10_000 }).toBe(true)
-    expect((await post('/completions', {})).headers.get('retry-after')).toBe('1')
-    release()
-    for (const { status } of await Promise.all(held)) expect(status).toBe(200)
-  })
+  it.for([
+    ['number', { concurrentJobs: 2 }],
+    ['reserved tokens', { monthlyTokens: 1e6 }],
+  ] as const)(
+    'stay held by jobs that outlive their first leases: %s',
+    async ([, limits], { database, redisUrl, keyPrefix }) => {
+      const redis = await connect(redisUrl)
+      const options = { keyPrefix }
+      const { post, release } = await openLimited({ database, redis }, limits, options)
+      const held = [post('/completions', { hold: true }), post('/completions', { hold: true })]
+      const key = `${keyPrefix}:limits:jobs:org-one`
+      await expect.poll(() => redis.zcard(key)).toBe(2)
+      const ends = async () => {
+        const rows = await redis.zrange(key, '0', '-1', 'WITHSCORES')
+        return rows.filter((_, at) => at % 2 === 1).map(Number)
+      }
+      const last = Math.max(...(await ends()))
+      const renewed = async () => (await ends()).every((end) => end > last)
+      await expect.poll(renewed, { timeout: 10_000 }).toBe(true)
+      const retryAfter = (await post('/completions', {})).headers.get('retry-after')
+      expect(retryAfter).toBe('concurrentJobs' in limits ? '1' : null)
+      release()
+      for (const { status } of await Promise.all(held)) expect(status).toBe(200)
+    },
+  )
 
   it('are held by a job whose client has left under an Idempotency-Key', async ({
     database,

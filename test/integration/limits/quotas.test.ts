@@ -51,6 +51,11 @@ async function openProcess(
       limits: { ...NO_LIMITS, ...limits },
     },
   })
+  const limiter = createLimiter({
+    ...quotas,
+    log,
+    boundsOf: (name) => ({ price: CATALOGUE.find(name)?.price, contextLength: 1000 }),
+  })
   const surface = await openV1App(
     database,
     [
@@ -60,12 +65,14 @@ async function openProcess(
           accountOf(request).noteUse(use)
           return { ok: true }
         })
+        // Ends when its client leaves.
+        app.post('/chat', { config: { scope: 'chat' } }, () => new Promise<never>(() => undefined))
         for (const path of ['/batches', '/batches/:id/cancel']) {
           app.post(path, { config: { scope: 'batches' } }, async () => ({ ok: true }))
         }
       },
     ],
-    { gates: [createLimiter({ ...quotas, log })] },
+    { gates: [limiter] },
   )
   onTestFinished(() => surface.app.close())
   const keys = openApiKeys(database.db, organizationTables(''))
@@ -75,8 +82,33 @@ async function openProcess(
   const limitOrganization = (own: Partial<Quotas>) =>
     database.db.update(organizationTables('').organizations).set(own)
   const statusOf = async (secret?: string) =>
-    (await surface.post('/completions', { prompt: 'x' }, secret)).status
-  return { ...surface, newKey, limitOrganization, statusOf, usage, redis }
+    (await surface.post('/completions', { model: 'priced', prompt: 'x' }, secret)).status
+  /** Opens a chat; the status of one that is refused, or 200 once it runs. */
+  const openChat = async (secret: string, fields: object = {}) => {
+    const chats = () => redis.zcard(`${keyPrefix}:limits:jobs:org-one`)
+    const before = await chats()
+    const left = new AbortController()
+    onTestFinished(() => left.abort())
+    const body = { model: 'priced', messages: [], ...fields }
+    const refused = surface
+      .call(
+        '/chat',
+        {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+          signal: left.signal,
+        },
+        secret,
+      )
+      .then(({ status }) => status)
+    refused.catch(() => {
+      // The test has ended.
+    })
+    const runs = expect.poll(chats).toBe(before + 1)
+    return Promise.race([refused, runs.then(() => 200)])
+  }
+  return { ...surface, newKey, limitOrganization, statusOf, openChat, limiter, usage, redis }
 }
 
 /** The row of a request of today. */
@@ -179,6 +211,71 @@ describe('a quota of a key', () => {
       expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(2)
     },
   )
+
+  it.for([
+    ['of a key', true],
+    ['of an organization', false],
+  ] as const)(
+    'on cost %s is not exceeded by requests at the same time',
+    async ([, isOfKey], { database, redisUrl, keyPrefix }) => {
+      // The cost of 16 tokens of output and 8 of input.
+      const use = { tokens: 24, cost: 0.000168 }
+      const services = { database, redisUrl, keyPrefix }
+      const { newKey, statusOf, limitOrganization } = await openProcess(services, { use })
+      const { secret } = await newKey(isOfKey ? { costPerDay: 0.0004 } : {})
+      if (!isOfKey) await limitOrganization({ costPerDay: 0.0004 })
+      const statuses = await Promise.all(Array.from({ length: 20 }, () => statusOf(secret)))
+      expect(new Set(statuses)).toEqual(new Set([200, 429]))
+      // The third may run alone.
+      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(3)
+    },
+  )
+
+  it('is reserved by requests of any size while they run, one at least', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const { newKey, openChat, limitOrganization } = await openProcess(services)
+    await limitOrganization({ tokensPerDay: 1000 })
+    const { secret } = await newKey({})
+    expect(await openChat(secret, { max_tokens: 900 })).toBe(200)
+    expect(await openChat(secret, { max_tokens: 450 })).toBe(429)
+    expect(await openChat(secret, { max_tokens: 20 })).toBe(200)
+  })
+
+  it('is reserved up to the context length by a chat without max_tokens', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const { newKey, openChat, limitOrganization } = await openProcess(services)
+    // The prices of 2.5 chats whose output fills the context.
+    await limitOrganization({ costPerMonth: 0.025 })
+    const { secret } = await newKey({})
+    const statuses = [await openChat(secret), await openChat(secret), await openChat(secret)]
+    expect(statuses).toEqual([200, 200, 429])
+    expect(await openChat(secret, { max_tokens: 20 })).toBe(200)
+  })
+
+  it('refuses background jobs that were created before it was used up', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const services = { database, redisUrl, keyPrefix }
+    const { limiter, limitOrganization, statusOf } = await openProcess(services, {
+      use: { tokens: 10, cost: 0 },
+    })
+    const context = { stored: {}, caller: { organizationId: 'org-one' } }
+    const start = () => limiter({ context } as never, {} as never)
+    await limitOrganization({ tokensPerDay: 10 })
+    await start()
+    expect(await statusOf()).toBe(200)
+    await expect.poll(() => start().catch(({ code }) => code)).toBe('insufficient_quota')
+  })
 
   it.for([
     ['tokensPerDay', { tokensPerDay: 10 }],

@@ -1,0 +1,80 @@
+import type { FastifyRequest } from 'fastify'
+
+import { costOf } from '#api/usage/usage-meter.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+
+import type { Reservation } from './leases.ts'
+import { costPartsOf } from './limit-store.ts'
+
+/** The price of a model, and its context length if a worker reported it. */
+export interface ModelBounds {
+  readonly price: CatalogueModel['price']
+  readonly contextLength: number | undefined
+}
+
+// A token of English text is about four characters.
+const BYTES_PER_TOKEN = 4
+const TOKENS_MAX = 10_000_000
+const COPIES_MAX = 128
+// The default of `max_tokens` for a completion; that of a chat depends on the model.
+const COMPLETION_TOKENS_DEFAULT = 16
+
+/** Families whose answers without `max_tokens` end at the context length. */
+const OPEN_ENDED: readonly unknown[] = ['chat', 'responses', 'edits']
+
+/**
+ * The estimated charge of a request until its usage is known: its length plus its largest output.
+ */
+export function estimateTokens(request: FastifyRequest): number {
+  const { prompt, perCopy = 0, copies } = sizesOf(request)
+  return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * copies))
+}
+
+/** The most that a request may use of a quota, by its length and the bounds of its model. */
+export function reservationOf(
+  request: FastifyRequest,
+  boundsOf: (modelName: string) => ModelBounds | undefined = () => undefined,
+): Reservation {
+  const { prompt, perCopy, copies, modelName, continues } = sizesOf(request)
+  const { price, contextLength } = boundsOf(modelName) ?? {}
+  const isOpenEnded = OPEN_ENDED.includes(request.routeOptions.config.scope)
+  const rest = isOpenEnded ? Math.max(0, (contextLength ?? 0) - prompt) : 0
+  const output = Math.min(perCopy ?? rest, contextLength ?? TOKENS_MAX)
+  // The stored part of a conversation is not in the body.
+  const input = continues ? Math.max(prompt, (contextLength ?? 0) - output) : prompt
+  const used = {
+    promptTokens: Math.min(TOKENS_MAX, input),
+    completionTokens: Math.min(TOKENS_MAX, Math.ceil(output * copies)),
+  }
+  return {
+    tokens: used.promptTokens + used.completionTokens,
+    costParts: costPartsOf(costOf(price, used) ?? 0),
+  }
+}
+
+function sizesOf({ body, headers, params, routeOptions }: FastifyRequest) {
+  const { engine_id: engineId = '' } = (params ?? {}) as { readonly engine_id?: string }
+  // The bytes of a form are an image or a recording.
+  if (typeof body !== 'object' || body === null) {
+    return { prompt: 0, perCopy: 0, copies: 1, modelName: engineId, continues: false }
+  }
+  const fields = body as Readonly<Record<string, unknown>>
+  const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(
+    (value) => typeof value === 'number' && value >= 0,
+  )
+  const isCompletion = routeOptions.config.scope === 'completions'
+  // A chunked body has no Content-Length.
+  const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
+  return {
+    prompt: Math.ceil(Number(bytes) / BYTES_PER_TOKEN),
+    perCopy:
+      (asked as number | undefined) ?? (isCompletion ? COMPLETION_TOKENS_DEFAULT : undefined),
+    copies: Math.min(COPIES_MAX, Math.max(1, count(fields.n), count(fields.best_of))),
+    modelName: engineId || String(fields.model ?? ''),
+    continues: Boolean(fields.previous_response_id ?? fields.conversation),
+  }
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' && value > 0 ? value : 0
+}
