@@ -232,7 +232,7 @@ export async function filesBelow(folder: string): Promise<ListedFile[]> {
 }
 
 const REF_BYTES_MAX = 4096
-const LISTING_BYTES_MAX = 64 << 20 // 50 pages of the hub's answers have some 40 MB at most
+const LISTING_BYTES_MAX = 64 << 20 // a listing has 50,000 files, each some 700 bytes at most
 
 function listingPath(folder: string, commit: string): string {
   return join(folder, 'listings', `${commit}.json`)

@@ -39,7 +39,9 @@ export interface HubSource {
 const REDIRECTS_MAX = 5
 const TREE_PAGES_MAX = 50
 const ANSWER_TIMEOUT_MS = 30_000
-const ANSWER_BYTES_MAX = 32 * 1024 * 1024
+// A page of the hub has a thousand entries of some 500 bytes.
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+const FILES_MAX = 50_000
 const ASKS_MAX = 3
 const ASK_DELAY_SECONDS = 0.5
 /** A hub that asks to wait longer than this counts as a refusal. */
@@ -91,6 +93,9 @@ export async function listHubFiles(
     if (page >= TREE_PAGES_MAX) throw failure.upstream(`${source.repository} has too many files`)
     const { body, next } = await getJson(hub, url, source)
     if (!Array.isArray(body)) throw failure.upstream('the hub sent no list of files')
+    if (files.length + body.length > FILES_MAX) {
+      throw failure.upstream(`${source.repository} has too many files`)
+    }
     files.push(...body.flatMap(parseTreeEntry))
     url = next
   }

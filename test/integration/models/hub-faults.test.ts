@@ -145,6 +145,20 @@ describe('a listing with odd names', () => {
 
 const paths = () => hub.seen.map(({ path }) => path)
 
+describe('an endless listing', () => {
+  it('is refused before it fills the memory', async ({ folder }) => {
+    const entry = { type: 'file', path: 'x', size: 2, oid: 'a'.repeat(40) }
+    const page = JSON.stringify(Array.from({ length: 20_000 }, () => entry))
+    hub.instead = ({ url = '' }, response) => {
+      if (!url.includes('/tree/')) return false
+      response.writeHead(200, { link: `<${url}>; rel="next"` }).end(page)
+      return true
+    }
+    await expect(ensureModel(MODEL, optionsFor(folder))).rejects.toThrow('has too many files')
+    expect(paths().filter((path) => path.includes('/tree/'))).toHaveLength(3)
+  })
+})
+
 describe('the cache', () => {
   it('keeps no part of a file that the repository has no longer', async ({ folder }) => {
     const blobs = join(folder, 'cache', BELOW, 'blobs')
