@@ -111,6 +111,9 @@ async function verify(
       (header) => keyFor(header, context).verifying,
       { algorithms: ALGORITHMS, currentDate: new Date(context.now) },
     )
+    const isText = (name: string) =>
+      ['string', 'undefined'].includes(typeof (payload[name] ?? undefined))
+    if (!TEXT_CLAIMS.every(isText)) throw new errors.JWTInvalid('a claim is no text')
     return payload as AccessTokenClaims
   } catch (error) {
     // The reason helps legitimate clients and reveals nothing about the key.
@@ -121,6 +124,9 @@ async function verify(
     })
   }
 }
+
+// Other services may sign tokens with the same key.
+const TEXT_CLAIMS = ['sub', 'role', 'email', 'phone', 'aal', 'session_id']
 
 const ALGORITHMS: SigningAlgorithm[] = ['HS256', 'RS256', 'ES256', 'EdDSA']
 

@@ -98,6 +98,13 @@ describe('an access token', () => {
     const cases: readonly (readonly [object, object])[] = [
       [{}, { code: 403, msg: 'invalid claim: missing sub claim' }],
       [{ sub: 'x' }, { code: 400, error_code: 'bad_jwt' }],
+      ...['sub', 'session_id', 'role'].map((name) => {
+        const id = ['11111111-1111-4111-8111-111111111111']
+        return [
+          { sub: id[0], [name]: id },
+          { code: 403, error_code: 'bad_jwt' },
+        ] as const
+      }),
       [
         { sub: '11111111-1111-4111-8111-111111111111' },
         { code: 403, error_code: 'user_not_found' },
