@@ -1,30 +1,42 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
+import { pathOf } from './request.ts'
+import { isKnown } from './stored-bytes.ts'
+
+type Answer = Awaited<ReturnType<FastifyInstance['inject']>>
+
 /**
  * Creates a handler that passes requests to a separate application, built on the first request:
- * processes that never serve it do not load its modules.
+ * processes that never serve it do not load its modules. The answers of a constant application are
+ * kept for each path: all clients share their bytes, however many read slowly.
  */
 export function lateApp(
   build: () => Promise<FastifyInstance>,
+  { isConstant = false } = {},
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
   let building: Promise<FastifyInstance> | undefined
+  const known = new Map<string, Answer>()
   return async (request, reply) => {
     building ??= build().catch((error: unknown) => {
       building = undefined
       throw error
     })
-    return passTo(await building, request, reply)
+    const inner = await building
+    if (!isConstant) return pass(await askFor(inner, request), reply)
+    const path = pathOf(request.url)
+    const answer = known.get(path) ?? (await inner.inject({ method: 'GET', url: path }))
+    if (answer.statusCode === 200) known.set(path, answer)
+    const { etag } = answer.headers
+    const isUnchanged = typeof etag === 'string' && isKnown(request.headers['if-none-match'], etag)
+    return isUnchanged ? reply.code(304).header('etag', etag).send() : pass(answer, reply)
   }
 }
 
-async function passTo(
-  inner: FastifyInstance,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const { url, headers } = request
-  const method = request.method as 'GET' | 'HEAD'
-  const answer = await inner.inject({ method, url, headers })
+function askFor(inner: FastifyInstance, { method, url, headers }: FastifyRequest): Promise<Answer> {
+  return inner.inject({ method: method as 'GET' | 'HEAD', url, headers })
+}
+
+function pass(answer: Answer, reply: FastifyReply): FastifyReply {
   if (answer.statusCode === 404) {
     const policy = 'content-security-policy'
     reply.header(policy, answer.headers[policy]).callNotFound()

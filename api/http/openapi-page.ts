@@ -1,5 +1,5 @@
 import type { FastifySwaggerUiConfigOptions, fastifySwaggerUi } from '@fastify/swagger-ui'
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
 import { wayToRoot } from '#api/pages/html.ts'
 
@@ -12,6 +12,11 @@ export const PAGES: readonly string[] = [
 ].map((path) => `${PREFIX}${path}`)
 
 type SwaggerPlugin = NonNullable<FastifySwaggerUiConfigOptions['plugins']>[number]
+
+/** The page's script treats a query string as part of the path and then finds no document. */
+export async function dropQuery({ url }: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  return /^\/docs\/?\?/.test(url) ? reply.redirect(`${wayToRoot(url)}docs`) : undefined
+}
 
 /** The page that shows the document. */
 export function documentPage(
@@ -33,11 +38,6 @@ export function documentPage(
         plugins: [loadDocument, resolveReferences],
       },
       staticCSP: contentSecurityPolicy(serverUrl),
-      uiHooks: {
-        // The page's script treats a query string as part of the path and then finds no document.
-        onRequest: async ({ url }, reply) =>
-          /^\/docs\/?\?/.test(url) ? reply.redirect(`${wayToRoot(url)}docs`) : undefined,
-      },
     })
   }
 }

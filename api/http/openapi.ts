@@ -10,7 +10,7 @@ import {
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
 import { lateApp } from './late-app.ts'
-import { documentPage, PAGES } from './openapi-page.ts'
+import { documentPage, dropQuery, PAGES } from './openapi-page.ts'
 import { SCHEMA_CONTROLLER } from './serialization.ts'
 import { LITERALS } from './validation.ts'
 
@@ -25,9 +25,9 @@ export function registerOpenApi(
   app.addHook('onRoute', (route) => {
     if (route.method !== 'HEAD') routes.push(route)
   })
-  const forward = lateApp(() => buildDocument(routes, options))
+  const forward = lateApp(() => buildDocument(routes, options), { isConstant: true })
   for (const url of ['/openapi.json', ...PAGES]) {
-    app.get(url, { schema: { hide: true } }, forward)
+    app.get(url, { schema: { hide: true }, onRequest: dropQuery }, forward)
   }
 }
 

@@ -1,4 +1,9 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type ServerOptions,
+  type ServerResponse,
+} from 'node:http'
 
 import cors from '@fastify/cors'
 import {
@@ -22,6 +27,7 @@ import { corsOptions } from '#api/http/cors.ts'
 import { limitBodyMemory } from '#api/http/limit-body-memory.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
+import { handleInOrder } from '#api/http/pipelining.ts'
 import {
   firstSegmentOf,
   hasEmptyParameter,
@@ -92,13 +98,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { server, log, peerLimits = PEER_LIMITS } = options
   const app = fastify({
     bodyLimit: server.bodyBytesMax,
-    requestTimeout: peerLimits.requestMs,
-    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    http: {
-      headersTimeout: peerLimits.headersMs,
-      connectionsCheckingInterval: peerLimits.checkMs,
-      maxHeaderSize: HEADER_BYTES_MAX,
-    },
+    // Called once for each address that a host name has.
+    serverFactory: (listener) => createServer(httpOptions(peerLimits), handleInOrder(listener)),
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
     rewriteUrl: ({ url = '/' }) => routedUrl(url),
     genReqId: requestIdFrom(server.requestIdHeader),
@@ -144,6 +145,16 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
   }
   return app
+}
+
+function httpOptions({ requestMs, headersMs, checkMs }: PeerLimits): ServerOptions {
+  return {
+    requestTimeout: requestMs,
+    headersTimeout: headersMs,
+    connectionsCheckingInterval: checkMs,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    maxHeaderSize: HEADER_BYTES_MAX,
+  }
 }
 
 // The router matches empty segments. They are answered like an unknown path of the route's surface.
