@@ -15,7 +15,17 @@ export function lateApp(
   { isConstant = false } = {},
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
   let building: Promise<FastifyInstance> | undefined
-  const known = new Map<string, Answer>()
+  const known = new Map<string, Promise<Answer>>()
+  const read = async (inner: FastifyInstance, path: string): Promise<Answer> => {
+    const asked = known.get(path) ?? inner.inject({ method: 'GET', url: path })
+    known.set(path, asked)
+    const isKept = await asked.then(
+      ({ statusCode }) => statusCode === 200,
+      () => false,
+    )
+    if (!isKept) known.delete(path)
+    return asked
+  }
   return async (request, reply) => {
     building ??= build().catch((error: unknown) => {
       building = undefined
@@ -23,9 +33,7 @@ export function lateApp(
     })
     const inner = await building
     if (!isConstant) return pass(await askFor(inner, request), reply)
-    const path = pathOf(request.url)
-    const answer = known.get(path) ?? (await inner.inject({ method: 'GET', url: path }))
-    if (answer.statusCode === 200) known.set(path, answer)
+    const answer = await read(inner, pathOf(request.url))
     const { etag } = answer.headers
     const isUnchanged = typeof etag === 'string' && isKnown(request.headers['if-none-match'], etag)
     return isUnchanged ? reply.code(304).header('etag', etag).send() : pass(answer, reply)
