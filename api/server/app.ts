@@ -27,7 +27,6 @@ import { corsOptions } from '#api/http/cors.ts'
 import { limitBodyMemory } from '#api/http/limit-body-memory.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
-import { handleInOrder } from '#api/http/pipelining.ts'
 import {
   firstSegmentOf,
   hasEmptyParameter,
@@ -49,6 +48,7 @@ import { addRequestContext } from '#api/v1/request-context.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
+import { handleInOrder } from '#shared/net/pipelining.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {

@@ -8,6 +8,8 @@ import { join } from 'node:path'
 import PostalMime from 'postal-mime'
 import { SMTPServer } from 'smtp-server'
 
+import { handleInOrder } from '#shared/net/pipelining.ts'
+
 import { findFreePort } from './child.ts'
 
 /** The embedded mail server for installations without one. */
@@ -189,7 +191,7 @@ function createPage(folder: string, path: string, { requestMs, answerMs }: Mailb
     headersTimeout: requestMs,
     connectionsCheckingInterval: Math.min(requestMs, CHECK_INTERVAL_MS),
   }
-  const server = createServer(options, (request, response) => {
+  const listener = handleInOrder((request, response) => {
     endAfter(response, answerMs)
     // Refuses foreign host names: DNS rebinding must not read the mails.
     const host = (request.headers.host ?? '').split(':')[0]
@@ -206,6 +208,7 @@ function createPage(folder: string, path: string, { requestMs, answerMs }: Mailb
       () => response.writeHead(500).end(),
     )
   })
+  const server = createServer(options, listener)
   server.maxConnections = CLIENTS_MAX
   server.on('clientError', (_error, socket) => socket.destroy())
   return server

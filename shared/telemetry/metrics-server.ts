@@ -1,8 +1,9 @@
-import { createServer, type Server, type ServerResponse } from 'node:http'
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http'
 
 import { Registry } from 'prom-client'
 
 import { withinTime } from '#shared/clock.ts'
+import { handleInOrder } from '#shared/net/pipelining.ts'
 
 /** An answer of the metrics server. */
 interface PlainAnswer {
@@ -50,7 +51,7 @@ export async function openMetricsServer(options: MetricsServerOptions): Promise<
     answerMs: ANSWER_TIMEOUT_MS,
   }
   const checks = { connectionsCheckingInterval: Math.min(requestMs, CHECK_INTERVAL_MS) }
-  const server = createServer(checks, (request, response) => {
+  const handle: RequestListener = (request, response) => {
     const late = setTimeout(() => response.destroy(), answerMs)
     response.once('close', () => clearTimeout(late))
     const path = request.url?.split('?')[0] ?? '/'
@@ -65,7 +66,8 @@ export async function openMetricsServer(options: MetricsServerOptions): Promise<
       })
       .then((found) => send(response, found))
       .catch(() => response.destroy())
-  })
+  }
+  const server = createServer(checks, handleInOrder(handle))
   server.requestTimeout = requestMs
   server.headersTimeout = requestMs
   server.on('clientError', (_error, socket) => socket.destroy())

@@ -3,12 +3,16 @@ import { afterAll, expect, it } from 'vitest'
 import { openMetricsServer, plain } from '#shared/telemetry/metrics-server.ts'
 import { openSlowReader, openSlowWriter } from '#test/support/slow-client.ts'
 
+let numCollected = 0
 const server = await openMetricsServer({
   host: '127.0.0.1',
   port: 0,
   timeouts: { requestMs: 300, answerMs: 600 },
   handlers: {
-    '/metrics': () => plain(200, 'x'.repeat(64 << 20)),
+    '/metrics': () => {
+      numCollected += 1
+      return plain(200, 'x'.repeat(64 << 20))
+    },
     '/healthz': () => plain(200, 'ok\n'),
   },
   onError: () => {},
@@ -33,3 +37,10 @@ it.each([0, 16])(
     expect((await fetch(`http://127.0.0.1:${server.port}/healthz`)).status).toBe(200)
   },
 )
+
+it('the metrics server collects once for a client that pipelines and reads nothing', async () => {
+  numCollected = 0
+  const client = await openSlowReader(server.port, `GET /metrics ${HEAD}\r\n`.repeat(10), 0)
+  await client.cut
+  expect(numCollected).toBe(1)
+})

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { type FastifyReply, fastify } from 'fastify'
 import { describe, expect, it, onTestFinished } from 'vitest'
 
-import { handleInOrder } from '#api/http/pipelining.ts'
+import { handleInOrder } from '#shared/net/pipelining.ts'
 
 /** A server whose route answers when the test says so. */
 async function openServer() {
