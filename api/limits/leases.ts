@@ -31,7 +31,8 @@ end
 local function release(jobs, lease)
   if redis.call('ZREM', jobs, lease) == 0 then return end
   local tokens, cost = amountsOf(lease)
-  add(jobs, 0 - tokens, 0 - cost)
+  if redis.call('EXISTS', jobs) == 0 then redis.call('DEL', jobs .. ':reserved')
+  else add(jobs, 0 - tokens, 0 - cost) end
 end
 local function running(jobs, now)
   for _, lease in ipairs(redis.call('ZRANGEBYSCORE', jobs, '-inf', now)) do release(jobs, lease) end

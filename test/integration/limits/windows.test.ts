@@ -173,4 +173,21 @@ describe('the places of running jobs', () => {
     await settle(scene, SUBJECT, { ...bill, lease: 'one' })
     expect((await charge(scene, SUBJECT, job(0, 'three'))).verdict).toBe('admitted')
   })
+
+  it('return what they reserved, also those of a dead process', async ({ redisUrl, keyPrefix }) => {
+    const scene = await openScene({ redisUrl, keyPrefix }, { jobs: 2 })
+    const [jobs] = leasesKeys(scene.prefix, SUBJECT)
+    const reserved = () => scene.redis.hgetall(`${jobs}:reserved`)
+    const [dead, live] = ['dead 700 5', 'live 30 0']
+    await charge(scene, SUBJECT, job(0, dead))
+    await charge(scene, SUBJECT, job(0, live))
+    expect(await reserved()).toEqual({ tokens: '730', cost: '5' })
+    await scene.redis.zadd(jobs, '1', dead)
+    await charge(scene, SUBJECT, job(0, 'other 1 1'))
+    expect(await reserved()).toEqual({ tokens: '31', cost: '1' })
+    const bill = { minute: 0, tokensToAdd: 0, used: NONE }
+    // A lease ends once, however often it is settled.
+    for (const lease of [live, live, 'other 1 1']) await settle(scene, SUBJECT, { ...bill, lease })
+    expect(await reserved()).toEqual({})
+  })
 })
