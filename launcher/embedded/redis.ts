@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
+import { userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
 
 import { probeRedis } from '#shared/queue/redis-client.ts'
@@ -17,6 +18,10 @@ export interface EmbeddedService {
 }
 
 const START_TIMEOUT_MS = 20_000
+const PULL_TIMEOUT_MS = 300_000
+const IMAGE = 'valkey/valkey:8-bookworm'
+// As `docker info` and `podman info` write it.
+const ROOTLESS = /^\s*rootless(: true)?$/m
 
 /** The sources of a Redis server, in order of preference. */
 type Source = (
@@ -40,7 +45,11 @@ export async function startRedis(
   const folder = resolve(dataDir, 'redis')
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const port = options.port ?? (await findFreePort())
-  const sources: readonly Source[] = [fromPath, fromDocker, fromPackages(options.onProgress)]
+  const sources: readonly Source[] = [
+    fromPath,
+    fromDocker(options.onProgress),
+    fromPackages(options.onProgress),
+  ]
   for (const source of sources) {
     const found = source(port, folder)
     if (found === undefined) continue
@@ -70,21 +79,30 @@ const fromPath: Source = (_port, folder) => {
     : { command, args: [join(folder, 'redis.conf')], how: command }
 }
 
-const fromDocker: Source = (port, folder) => {
-  if (!isOnPath('docker') || !succeeds('docker', ['info'])) return undefined
-  const mounts = ['-v', `${folder}:${folder}`, '-p', `127.0.0.1:${port}:${port}`]
-  return {
-    command: 'docker',
-    args: [
-      'run',
-      '--rm',
-      '--init',
-      ...mounts,
-      'valkey/valkey:8-bookworm',
-      'valkey-server',
-      join(folder, 'redis.conf'),
-    ],
-    how: 'docker',
+/**
+ * The entrypoint of the image runs the server as a user that may not enter the folder, so it is
+ * replaced, and the server runs as this user. In rootless Docker root is this user.
+ */
+function fromDocker(onProgress: (text: string) => void): Source {
+  return (port, folder) => {
+    if (!isOnPath('docker')) return undefined
+    const info = run('docker', ['info'])
+    if (info.status !== 0) return undefined
+    if (!succeeds('docker', ['image', 'inspect', IMAGE])) {
+      onProgress(`pulling ${IMAGE} …`)
+      if (run('docker', ['pull', IMAGE], PULL_TIMEOUT_MS).status !== 0) return undefined
+    }
+    const { uid, gid } = userInfo()
+    return {
+      command: 'docker',
+      args: [
+        ...['run', '--rm', '--init'],
+        ...(ROOTLESS.test(info.stdout) ? [] : ['--user', `${uid}:${gid}`]),
+        ...['-v', `${folder}:${folder}`, '-p', `127.0.0.1:${port}:${port}`],
+        ...['--entrypoint', 'valkey-server', IMAGE, join(folder, 'redis.conf')],
+      ],
+      how: 'docker',
+    }
   }
 }
 
@@ -128,5 +146,9 @@ function isOnPath(command: string): boolean {
 }
 
 function succeeds(command: string, args: readonly string[]): boolean {
-  return spawnSync(command, args, { stdio: 'ignore', timeout: 10_000 }).status === 0
+  return run(command, args).status === 0
+}
+
+function run(command: string, args: readonly string[], timeoutMs = 10_000) {
+  return spawnSync(command, args, { encoding: 'utf8', timeout: timeoutMs })
 }

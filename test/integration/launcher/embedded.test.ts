@@ -1,6 +1,6 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 import { Client } from 'pg'
@@ -53,6 +53,46 @@ describe('the embedded Postgres', () => {
       await postgres.stop()
     }
   })
+})
+
+describe('the embedded Redis in Docker', () => {
+  it.for([
+    ['seccomp', `--user ${process.getuid?.()}:${process.getgid?.()} `],
+    ['rootless', ''],
+  ] as const)(
+    'runs as the owner of its files where Docker is %s',
+    async ([security, user], { folder }) => {
+      const bin = join(folder, 'bin')
+      await mkdir(bin)
+      // Without a Redis on the PATH; the stand-in runs the server that the image would contain.
+      const places = { PATH: process.env.PATH }
+      const find = (name: string) =>
+        execFileSync('sh', ['-c', `command -v ${name}`], { env: places, encoding: 'utf8' }).trim()
+      for (const name of ['sh', 'cat', 'sleep']) await symlink(find(name), join(bin, name))
+      const calls = join(folder, 'calls')
+      const docker = `#!/bin/sh
+echo "$*" >> ${calls}
+case $1 in
+  info) printf ' Security Options:\\n  ${security}\\n' ;;
+  image) exit 1 ;;
+  run) for last; do :; done; exec ${find('redis-server')} "$last" ;;
+esac
+`
+      await writeFile(join(bin, 'docker'), docker, { mode: 0o755 })
+      const module = join(import.meta.dirname, '../../../launcher/embedded/redis.ts')
+      const code = `const { startRedis } = await import(${JSON.stringify(module)})
+const options = { password: 'secret', onProgress: console.log }
+const redis = await startRedis(process.argv[1], options)
+await redis.stop()`
+      const args = ['--input-type=module', '-e', code, folder]
+      const output = execFileSync(process.execPath, args, { env: { PATH: bin }, encoding: 'utf8' })
+      expect(output).toBe('pulling valkey/valkey:8-bookworm …\n')
+      const [, , pull, run] = (await readFile(calls, 'utf8')).trim().split('\n')
+      expect(pull).toBe('pull valkey/valkey:8-bookworm')
+      expect(run).toMatch(`run --rm --init ${user}-v ${folder}/redis:${folder}/redis -p 127.0.0.1:`)
+      expect(run).toMatch(`--entrypoint valkey-server valkey/valkey:8-bookworm ${folder}/redis/`)
+    },
+  )
 })
 
 describe('the lock of a data directory', () => {
