@@ -5,6 +5,8 @@ import { join, relative } from 'node:path'
 
 const SITE = join(import.meta.dirname, '../../dist/site')
 const ORIGIN = 'http://site.invalid'
+/** As in the configuration of the site. */
+const BASE = process.env.SITE_BASE ?? ''
 
 const pages = readdirSync(SITE, { recursive: true }).filter((path) => path.endsWith('.html'))
 const texts = new Map(pages.map((page) => [page, readFileSync(join(SITE, page), 'utf8')]))
@@ -12,10 +14,11 @@ const dead = new Set()
 let count = 0
 for (const [page, text] of texts) {
   for (const [, link] of text.matchAll(/<a\b[^>]*?href="([^"]*)"/g)) {
-    const url = new URL(link.replaceAll('&amp;', '&'), `${ORIGIN}/${page}`)
+    const url = new URL(link.replaceAll('&amp;', '&'), `${ORIGIN}${BASE}/${page}`)
     if (url.origin !== ORIGIN) continue
     count += 1
-    const found = findFile(decodeURIComponent(url.pathname))
+    const path = decodeURIComponent(url.pathname)
+    const found = path.startsWith(`${BASE}/`) ? findFile(path.slice(BASE.length)) : undefined
     const id = decodeURIComponent(url.hash.slice(1))
     const hasHeading = id === '' || texts.get(found)?.includes(`id="${id}"`)
     if (found === undefined || !hasHeading) dead.add(`${page}: ${link}`)

@@ -7,6 +7,8 @@ export default defineConfig({
   title: 'Millrace',
   description: 'A self-hosted inference platform',
   srcDir: '.vitepress/source',
+  // The path of the site on its host, without a slash at the end: '/millrace' for a project page of GitHub.
+  base: `${process.env.SITE_BASE ?? ''}/`,
   outDir: '../dist/site',
   cacheDir: '../dist/site-cache',
   cleanUrls: true,

@@ -86,6 +86,15 @@ describe('docker-compose.yml', () => {
     }
   })
 
+  it('waits for the server of Postgres, not for the one that makes the database', async ({
+    folder,
+  }) => {
+    const { services } = await readComposeFile(toVariables(await makeSecrets(folder)))
+    expect(services.postgres).toMatchObject({
+      healthcheck: { test: expect.arrayContaining(['pg_isready', '-h', '127.0.0.1']) },
+    })
+  })
+
   it('publishes addresses with the port at which it is reached', async ({ folder }) => {
     const variables = { ...toVariables(await makeSecrets(folder)), PORT: '9000' }
     const { services } = await readComposeFile(variables)

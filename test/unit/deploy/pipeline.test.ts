@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,11 +9,31 @@ import { parse } from 'yaml'
 const ROOT = join(import.meta.dirname, '../../..')
 const WORKFLOWS = join(ROOT, '.github/workflows')
 
+/** The fields of a job that these tests read. */
+interface Job {
+  readonly 'timeout-minutes'?: number
+  readonly steps: readonly { readonly run?: string }[]
+}
+
 describe.each(readdirSync(WORKFLOWS))('the workflow %s', (name) => {
   const workflow = parse(readFileSync(join(WORKFLOWS, name), 'utf8'))
 
   it('grants its token named permissions only', () => {
     expect(workflow.permissions).toEqual(expect.any(Object))
+  })
+
+  it('bounds the time of every job', () => {
+    for (const [job, { 'timeout-minutes': minutes }] of Object.entries<Job>(workflow.jobs))
+      expect(minutes, job).toBeLessThanOrEqual(60)
+  })
+
+  it('installs Redis, which runners lack, in every job that runs all tests', () => {
+    for (const [job, { steps }] of Object.entries<Job>(workflow.jobs)) {
+      const scripts = steps.flatMap(({ run }) => run ?? [])
+      const tests = scripts.findIndex((script) => /^(npm test|bash \.ci\/run)$/.test(script))
+      if (tests < 0) continue
+      expect(scripts.slice(0, tests).join('\n'), job).toMatch(/install.* redis-server\b/)
+    }
   })
 
   it('runs scripts and files that exist', () => {
@@ -24,6 +44,18 @@ describe.each(readdirSync(WORKFLOWS))('the workflow %s', (name) => {
     const files = [...text.matchAll(/(?:\.ci|deploy)\/[\w./-]+/g)].map(([file]) => file)
     expect(files.filter((file) => !existsSync(join(ROOT, file)))).toEqual([])
   })
+})
+
+it('the workflow finds the answer in the stream of the first request', () => {
+  const { jobs } = parse(readFileSync(join(WORKFLOWS, 'tests.yml'), 'utf8'))
+  const script = jobs.package.steps.at(-1).run
+  const filter = /^sh -c "\$\(grep '\^curl' log\)" \| (.*)$/m.exec(script)?.[1] ?? ''
+  const chunk = (content: string) =>
+    `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`
+  const search = (...tokens: string[]) =>
+    spawnSync('bash', ['-eo', 'pipefail', '-c', filter], { input: tokens.map(chunk).join('') })
+  expect(search('The capital', ' is', ' P', 'aris', '.').status).toBe(0)
+  expect(search('The capital', ' is', ' Rome', '.').status).toBe(1)
 })
 
 describe('the release', () => {
@@ -51,6 +83,19 @@ describe('the release', () => {
       const args = Object.fromEntries(pairs.map((pair: string) => pair.split('=')))
       expect({ target, args }).toEqual({ args: {}, ...pick(services[name].build) })
     }
+  })
+
+  it('builds every image on a runner of its architecture, and names all of them in one manifest', () => {
+    const built = new Map<string, string[]>()
+    for (const { name, architecture, runner } of jobs.images.strategy.matrix.include) {
+      expect(runner).toBe(architecture === 'arm64' ? 'ubuntu-24.04-arm' : 'ubuntu-24.04')
+      built.set(name, [...(built.get(name) ?? []), architecture])
+    }
+    const named = jobs.manifests.strategy.matrix.include.map(
+      ({ name, architectures }: { name: string; architectures: string }) =>
+        [name, architectures.split(' ')] as const,
+    )
+    expect(new Map(named)).toEqual(built)
   })
 
   it('removes packages from an image in the same step, because npm restores those of an earlier one', () => {
