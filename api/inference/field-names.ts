@@ -2,7 +2,7 @@ import { fromWireError, ServiceError, toWireError } from '#shared/errors.ts'
 
 /**
  * The fields of a request by the names that workers use, where the dialect of the request has other
- * names.
+ * names. A name with an index, such as `input[3]`, is for that item alone.
  */
 export type FieldNames = Readonly<Partial<Record<string, string>>>
 
@@ -27,7 +27,7 @@ function renamed(error: unknown, names: FieldNames): unknown {
   const [field = ''] = error.param.split(/[.[]/, 1)
   const name = names[field]
   if (name === undefined) return error
-  const param = name + error.param.slice(field.length)
+  const param = names[error.param] ?? name + error.param.slice(field.length)
   const message = error.message.replaceAll(`'${error.param}'`, `'${param}'`)
   return fromWireError({ ...toWireError(error), message, param })
 }

@@ -6,6 +6,7 @@ import { registerCohereEmbed } from './cohere/cohere-embed.ts'
 import { registerCohereRerank } from './cohere/cohere-rerank.ts'
 import { registerEmbed } from './embeddings/embed.ts'
 import { registerEmbedSparse } from './embeddings/embed-sparse.ts'
+import { registerSimilarity } from './embeddings/similarity.ts'
 import { registerClassify } from './moderations/classify.ts'
 import { registerPredict } from './moderations/predict.ts'
 import { registerRerank } from './rerank/rerank.ts'
@@ -29,6 +30,7 @@ export function rootDialects(services: InferenceServices, version: string): Fast
       registerEmbed(app, services)
       registerEmbedSparse(app, services, 'createSparseEmbeddingAtRoot')
       registerPredict(app, services)
+      registerSimilarity(app, services)
     }
     if (!serves('vllm')) return
     registerTokenize(app, services, 'AtRoot')

@@ -60,7 +60,7 @@ export interface Document {
 const SURFACES: readonly (readonly [RegExp, Surface])[] = [
   [/^\/v1\/messages(\/|$)/, 'messages'],
   [/^\/(v2\/(rerank|embed)|v1\/embed)$/, 'cohere'],
-  [/^\/(v1\/|(embed|embed_sparse|predict)$)/, 'v1'],
+  [/^\/(v1\/|(embed|embed_sparse|predict|similarity)$)/, 'v1'],
   [/^\/(rerank|score|classify|tokenize|detokenize|version|load|ping)$/, 'v1'],
   [/^\/(healthz|readyz|ping)$/, 'other'],
 ]

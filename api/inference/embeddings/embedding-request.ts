@@ -20,7 +20,8 @@ import { Type } from '#shared/schema-types.ts'
 
 import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
 
-const INPUTS_MAX = 2048
+/** The most inputs of one request. */
+export const INPUTS_MAX = 2048
 /** The most tokens of all inputs of one request. */
 const EMBEDDING_TOKENS_MAX = 300_000
 const DIMENSIONS_MAX = 65_536

@@ -52,6 +52,9 @@ def _():
 def _():
     embedder = InferenceClient(model=f'{URL}/embed', api_key=KEY)
     expect(embedder.feature_extraction(TEXTS, truncate=True).shape[0], 2)
+    comparer = InferenceClient(model=f'{URL}/similarity', api_key=KEY)
+    same, other = comparer.sentence_similarity(TEXTS[0], other_sentences=TEXTS)
+    expect(round(same, 4) == 1 > other, True)
 
 
 @feature('errors')

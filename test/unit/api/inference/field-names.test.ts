@@ -5,6 +5,7 @@ import { failure } from '#shared/errors.ts'
 import { openSurface } from './surface.ts'
 
 const RANKED = { model: 'tiny-rerank', query: 'q', documents: ['a'] }
+const COMPARED = { inputs: { source_sentence: 'a', sentences: ['b', 'c'] } }
 const COHERE = { model: 'tiny-embed', input_type: 'search_query' }
 
 /** A request, a field as a worker names it, and the field of the request. */
@@ -20,6 +21,7 @@ const ROWS: readonly (readonly [string, object, string, string])[] = [
   ['/embed', { inputs: 'a', prompt_name: 'query' }, 'input_type', 'prompt_name'],
   ['/v1/embed_sparse', { inputs: 'a', model: 'splade' }, 'input', 'inputs'],
   ['/predict', { inputs: 'a' }, 'input', 'inputs'],
+  ['/similarity', COMPARED, 'input', 'inputs.sentences'],
   ['/v1/rerank', RANKED, 'documents', 'documents'],
   ['/rerank', { query: 'q', texts: ['a'] }, 'documents', 'texts'],
   ['/v1/score', { text_1: 'q', text_2: 'a' }, 'query', 'text_1'],

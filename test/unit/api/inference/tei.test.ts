@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
+import { failure } from '#shared/errors.ts'
+
 import { itRefuses, type Refusal } from './refusals.ts'
 import { answering, openSurface } from './surface.ts'
 
@@ -87,12 +89,55 @@ describe('POST /predict', () => {
   itRefuses('/predict', { model: 'judge', inputs: 'Hi' }, REFUSALS)
 })
 
+describe('POST /similarity', () => {
+  const inputs = { source_sentence: 'a', sentences: ['b', 'c', 'd'] }
+  const vectors = [vector(6, 8), vector(-4, 3), vector(0, 0), vector(3, 4)]
+  const result = { task: 'embed', vectors } as const
+
+  it('answers the cosine of each sentence and the source, of vectors of any length', async () => {
+    const parameters = { truncate: true, truncation_direction: 'Left', prompt_name: 'query' }
+    const { status, answer, submitter } = await ask(result, '/similarity', { inputs, parameters })
+    expect([status, answer]).toEqual([200, [1, 0, 0]])
+    expect(submitter.input).toMatchObject({
+      ...{ task: 'embed', items: ['b', 'c', 'd', 'a'], role: 'query', tokensMax: 'context' },
+      truncationSide: 'left',
+    })
+  })
+
+  it('names the source in an error of a worker about the last input', async () => {
+    const { app, post } = await openSurface(() => {
+      throw failure.invalidRequest("Invalid 'input[3]': too long.", { param: 'input[3]' })
+    })
+    const { error } = (await post('/similarity', { inputs })).json()
+    await app.close()
+    expect(error).toMatchObject({
+      param: 'inputs.source_sentence',
+      message: "Invalid 'inputs.source_sentence': too long.",
+    })
+  })
+
+  const REFUSALS: readonly Refusal[] = [
+    [{ inputs: 'a' }, 'inputs', 'invalid_type', /object/],
+    [{ inputs: { ...inputs, sentences: [] } }, 'inputs.sentences', 'empty_array', /./],
+    [{ inputs: { sentences: ['a'] } }, 'inputs.source_sentence', 'missing_required_parameter', /./],
+    [
+      { inputs: { ...inputs, sentences: Array(2048).fill('a') } },
+      'inputs.sentences',
+      'array_above_max_length',
+      /2047/,
+    ],
+  ]
+  itRefuses('/similarity', { inputs }, REFUSALS)
+})
+
 it('is not served if its dialect is switched off', async () => {
   const config = { deadlineSeconds: 600, dialectsOff: ['tei'] }
   const { app, post } = await openSurface(undefined, { config })
   const statuses = await Promise.all(
-    ['/embed', '/predict'].map(async (url) => (await post(url, { inputs: 'a' })).statusCode),
+    ['/embed', '/predict', '/similarity'].map(
+      async (url) => (await post(url, { inputs: 'a' })).statusCode,
+    ),
   )
   await app.close()
-  expect(statuses).toEqual([404, 404])
+  expect(statuses).toEqual([404, 404, 404])
 })
