@@ -77,6 +77,10 @@ const FIELDS = {
     description:
       'A text, several texts, the token ids of one text, lists of token ids, or objects with one text or one image each.',
   }),
+  modality: optionalEnum(['text', 'image'], {
+    default: 'text',
+    description: 'With `image`, as in Infinity, each text of `input` is an image.',
+  }),
   encoding_format: optionalEnum(['float', 'base64'], {
     default: 'float',
     description: 'Numbers, or base64 of little-endian 32-bit floats.',
@@ -171,7 +175,8 @@ export async function embedInput(
   body: EmbeddingBody,
   { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
 ): Promise<Embedding> {
-  const { items: sent, images } = itemsOf(body.input)
+  const { items: sent, images } =
+    body.modality === 'image' ? imagesOf(body.input) : itemsOf(body.input)
   requireVision(model, images)
   const tokensMax = tokensMaxOf(body)
   checkTokenCount(sent)
@@ -268,6 +273,21 @@ export function itemsOf(input: EmbeddingBody['input']): Pick<EmbedInput, 'items'
   if (isTokenIds(input)) return { items: [input], images }
   const items = input.map((item, index) => {
     return isObject(item) ? itemOf(item, `input[${index}]`, images) : item
+  })
+  return { items, images }
+}
+
+/** The inputs of a request whose texts are images. */
+function imagesOf(input: EmbeddingBody['input']): ReturnType<typeof itemsOf> {
+  const images = new RequestImages()
+  if (typeof input === 'string') {
+    return { items: [images.add(sourceOf(input), { path: 'input' })], images }
+  }
+  const items = input.map((item: Text | number | TextOrImage, index) => {
+    const path = `input[${index}]`
+    if (typeof item === 'string') return images.add(sourceOf(item), { path })
+    if (typeof item === 'object' && isObject(item)) return itemOf(item, path, images)
+    throw invalidValue(path, "expected an image, because 'modality' is 'image'.")
   })
   return { items, images }
 }

@@ -215,6 +215,9 @@ it('embeds images with a model that reads no texts', async () => {
   const input = [{ image: dataUrl(1) }, { image: FILES[2] }]
   const { status, body } = await post('embeddings', { model: 'features', input })
   expect([status, body.error]).toEqual([200, undefined])
+  const texts = input.map(({ image }) => image)
+  const alone = await post('embeddings', { model: 'features', input: texts, modality: 'image' })
+  expect(alone.body.data).toEqual(body.data)
   expect(body.usage.prompt_tokens).toBe(2 * 16)
   for (const [index, expected] of first.slice(1).entries()) {
     const { embedding } = body.data[index] as Answer['data'][number]

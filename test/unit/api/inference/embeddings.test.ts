@@ -220,6 +220,10 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
   [{ input: [{ text: 'a', image: 'b' }] }, 'input[0]', 'invalid_value', /./],
   [{ input: [{ text: 'a' }, { text: '' }] }, 'input[1].text', 'empty_string', /./],
   [{ input: [{ image: 'aGk=' }] }, 'input[0].image', 'unsupported_value', /is none of them/],
+  [{ modality: 'image', input: 'aGk=' }, 'input', 'unsupported_value', /is none of them/],
+  [{ modality: 'image', input: ['aGk='] }, 'input[0]', 'unsupported_value', /is none of them/],
+  [{ modality: 'image', input: [1] }, 'input[0]', 'invalid_value', /'modality' is 'image'/],
+  [{ modality: 'audio' }, 'modality', 'invalid_value', /'text' and 'image'/],
   [{ input: [{ audio: 'aGk=' }] }, 'input[0].audio', 'unknown_parameter', /./],
   [
     { messages: [{ role: 'user', content: 'a' }] },
