@@ -9,9 +9,11 @@ import {
   TemplateOrigins,
   toRenderedText,
 } from './content-spans.ts'
+import { hold, PythonInterpreter } from './python-interpreter.ts'
+import { bracePieces, type FormatPiece, percentPieces } from './python-texts.ts'
+import { textOf } from './python-values.ts'
 import {
   type ArrayValue,
-  Base,
   type BinaryNode,
   type BlockNode,
   type CallNode,
@@ -63,16 +65,6 @@ export function renderTemplate(
   return toRenderedText(text, runs)
 }
 
-/** A computed value. */
-const HELD = 'Held'
-interface HeldNode extends Node {
-  readonly held: Value
-}
-
-function hold(held: Value): HeldNode {
-  return { type: HELD, held }
-}
-
 /**
  * Far more than the longest chats take; a million take about a second. An operation is one step, a
  * loop iteration several, and a new list or text more according to its length.
@@ -83,6 +75,8 @@ const STEPS_PER_ROUND = 8
 const BUDGET_PER_STEP = 3
 /** Filters that write every value within another one. */
 const WRITES_VALUES: ReadonlySet<string> = new Set(['tojson', 'string'])
+/** Operators that read every value within another one. */
+const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', 'in', 'not in'])
 const CHARACTERS_PER_STEP = 256
 const MAKES_VALUES: ReadonlySet<string> = new Set([
   ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
@@ -92,10 +86,10 @@ const TEXT_LENGTH_MAX = 64 << 20
 const MAPPING_METHODS: ReadonlySet<unknown> = new Set(['get', 'items', 'keys', 'values'])
 
 /**
- * The library's interpreter with Python behaviour that it lacks. It also records which text comes
- * from the template, and stops templates that compute for too long.
+ * An interpreter that records which text comes from the template, and stops templates that compute
+ * for too long.
  */
-class ChatInterpreter extends Base {
+class ChatInterpreter extends PythonInterpreter {
   readonly #origins: TemplateOrigins
   readonly #macros = new WeakSet<object>()
   readonly #budget: WorkBudget
@@ -128,8 +122,6 @@ class ChatInterpreter extends Base {
 
   #evaluate(node: Node | undefined, environment: Scope): Value {
     switch (node?.type) {
-      case HELD:
-        return (node as HeldNode).held
       case OUTPUT:
         return this.#print(this.evaluate((node as unknown as OutputNode).printed, environment))
       case 'StringLiteral':
@@ -213,10 +205,22 @@ class ChatInterpreter extends Base {
   }
 
   #binary(node: BinaryNode, environment: Scope): Value {
-    if (!['+', '~'].includes(node.operator.value)) return super.evaluate(node, environment)
-    const parts = [this.evaluate(node.left, environment), this.evaluate(node.right, environment)]
+    const { value: operator } = node.operator
+    if (['and', 'or'].includes(operator)) return super.evaluate(node, environment)
+    const given = [this.evaluate(node.left, environment), this.evaluate(node.right, environment)]
+    if (COMPARISONS.has(operator)) for (const part of given) this.#charge(countValues(part))
+    const [format, values] = given
+    if (operator === '%' && format?.type === 'StringValue' && values !== undefined) {
+      const list = values.type === 'ArrayValue' ? values.value : [values]
+      return this.#format(format, percentPieces(format.value), (key) => list[Number(key)])
+    }
+    const parts = given.map((part) =>
+      operator === '~' && part.type !== 'StringValue' ? this.#text(textOf(part)) : part,
+    )
     const [left, right] = parts.map(hold)
     const joined = super.evaluate({ ...node, left, right } as Node, environment)
+    const text = parts.find((part) => part.type === 'StringValue')
+    if (operator === '*' && text?.type === 'StringValue') return this.#derive(joined, text, [])
     if (joined.type === 'StringValue') {
       const texts = parts.map((part) =>
         part.type === 'StringValue' ? part : { length: String(part.value).length },
@@ -243,9 +247,45 @@ class ChatInterpreter extends Base {
       const value = super.evaluate(held, environment)
       return isMarked(value, this.#origins) ? this.#resolve(value) : value
     }
+    if (name === 'join') return this.#filter(joining(args[0], object), environment)
+    if (name === 'format') {
+      const values = new Map(
+        args.map((argument, index) => {
+          const named = argument as unknown as NamedArgument
+          const isNamed = argument.type === 'KeywordArgumentExpression'
+          const value = this.evaluate(isNamed ? named.value : argument, environment)
+          return [isNamed ? named.key.value : index, value] as const
+        }),
+      )
+      return this.#format(object, bracePieces(object.value), (key) => values.get(key))
+    }
     const strip = Object.hasOwn(STRIPS, name) ? STRIPS[name] : undefined
     if (strip !== undefined) return this.#strip(strip, object, args[0], environment)
     return this.#derive(super.evaluate(held, environment), object, args)
+  }
+
+  /** A text whose pieces keep their origins. */
+  #format(
+    format: StringValue,
+    pieces: readonly FormatPiece[],
+    find: (key: string | number) => Value | undefined,
+  ): Value {
+    const texts = pieces.map((piece) => {
+      if ('text' in piece) {
+        const text = this.#text(piece.text)
+        this.#origins.slice(text, format, piece.start)
+        return text
+      }
+      const value = find(piece.key)
+      if (value === undefined) throw new Error('a format has more places than values')
+      if (value.type === 'StringValue') return value
+      return this.#text(
+        piece.digits === undefined ? textOf(value) : Number(value.value).toFixed(piece.digits),
+      )
+    })
+    const made = this.#text(texts.map(({ value }) => value).join(''))
+    this.#origins.join(made, texts)
+    return made
   }
 
   /** `text.strip(characters)` and similar methods; the library's own take no argument. */
@@ -295,18 +335,25 @@ class ChatInterpreter extends Base {
     const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : hold(given)
     const made = super.evaluate({ ...node, operand } as Node, environment)
     if (made.type !== 'StringValue' || this.#origins.has(made)) return made
-    if (given.type === 'ArrayValue' && name === 'join') return this.#recordJoin(node, made, given)
+    if (given.type === 'ArrayValue' && name === 'join') {
+      return this.#recordJoin(node, made, given, environment)
+    }
     if (given.type !== 'StringValue') return made
     if (name !== 'trim') return this.#derive(made, given, node.filter.args ?? [])
     this.#origins.slice(made, given, given.value.length - given.value.trimStart().length)
     return made
   }
 
-  #recordJoin({ filter }: FilterNode, joined: StringValue, list: ArrayValue): Value {
+  #recordJoin(
+    { filter }: FilterNode,
+    joined: StringValue,
+    list: ArrayValue,
+    environment: Scope,
+  ): Value {
     const [separator] = filter.args ?? []
-    const between = separator as unknown as { readonly type: string; readonly value: string }
-    if (separator !== undefined && separator.type !== 'StringLiteral') return joined
-    const gap = this.#own(this.#text(between?.value ?? '')) as StringValue
+    const gap =
+      separator === undefined ? this.#own(this.#text('')) : this.evaluate(separator, environment)
+    if (gap.type !== 'StringValue') return joined
     const texts = list.value.map((item) =>
       item.type === 'StringValue' ? item : { length: String(item.value).length },
     )
@@ -316,6 +363,18 @@ class ChatInterpreter extends Base {
     )
     return joined
   }
+}
+
+interface NamedArgument {
+  readonly key: { readonly value: string }
+  readonly value: Node
+}
+
+/** The filter that does what `separator.join(list)` does. */
+function joining(list: Node | undefined, separator: Value): FilterNode {
+  const callee = { type: 'Identifier', value: 'join' }
+  const filter = { type: 'CallExpression', callee, args: [hold(separator)] }
+  return { type: 'FilterExpression', operand: list, filter } as unknown as FilterNode
 }
 
 function isMarked(value: Value, origins: TemplateOrigins): boolean {

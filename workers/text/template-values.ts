@@ -62,6 +62,14 @@ export interface MemberNode extends Node {
   /** In brackets. */
   readonly computed?: boolean
 }
+export interface ObjectNode extends Node {
+  readonly value: ReadonlyMap<Node & { readonly value?: unknown }, Node>
+}
+export interface TestNode extends Node {
+  readonly operand: Node
+  readonly negate: boolean
+  readonly test: { readonly value?: string }
+}
 /** A statement with a body; `value` and `name` where it has them. */
 export interface BlockNode extends Node {
   readonly body: readonly Node[]

@@ -36,6 +36,46 @@ describe('a template is rendered as Python does', () => {
       '{% set d = {"items": 1, "keys": 2, "get": 3} %}{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %} {{ d["items"] }}{{ d.get("get") }} {{ d.keys() | list | length }}',
       'items1keys2get3 13 3',
     ],
+    ['{{ u | trim }}{{ u | upper }}|{{ u | length }}{{ u | list }}{{ u | join(",") }}', '|0[]'],
+    ['{{ {"a": [1, none]} | string }}{{ [1, "a"] | string }}', "{'a': [1, None]}[1, 'a']"],
+    ['{{ none ~ "a" ~ [1, "b"] ~ true ~ u }}', "Nonea[1, 'b']True"],
+    [
+      '{{ {"a": 1} | list }}{{ "abc" | list | last }}{{ "abc" | first }}{{ "abc" | reverse }}',
+      "['a']cacba",
+    ],
+    [
+      '{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }} {{ [1, 2.5] | sum }} {{ [4, 5] | count }}',
+      '13 3.5 2',
+    ],
+    ['{{ 2.567 | round(1) }} {{ 2.5 | round }} {{ 2.567 | round(2, "floor") }}', '2.6 2.0 2.56'],
+    ['{{ "a" * 3 }}{{ 2 * "b" }}{{ [1] * 2 }} {{ -7 % 3 }} {{ "a" < "b" }}', 'aaabb[1, 1] 2 True'],
+    ['{{ "{} {}{{".format("a", 2) }}{{ "{1}{0}{x}".format("a", "b", x="c") }}', 'a 2{bac'],
+    ['{{ "%s is %d, %.2f%%" % ("a", 3, 2) }}', 'a is 3, 2.00%'],
+    [
+      '{{ {"a": [1, {"b": 2}]} == {"a": [1, {"b": 2}]} }} {{ {"a": 1} in [{"a": 1}] }} {{ [1] != [2] }}',
+      'True True True',
+    ],
+    [
+      '{{ "a\nb\r\nc".splitlines() }} {{ "aXbXc".count("X") }} {{ "abc".find("c") }} {{ "abc".removeprefix("a").removesuffix("c") }}',
+      "['a', 'b', 'c'] 2 2 b",
+    ],
+    [
+      '{{ ",".join(["a", "b"]) }} {{ "a.b.c".rsplit(".", 1) }} {{ "7".zfill(3) }}',
+      "a,b ['a.b', 'c'] 007",
+    ],
+    ['{{ "12".isdigit() }} {{ "Ab".isupper() }} {{ "hELLO".capitalize() }}', 'True False Hello'],
+    [
+      '{% set m = {0: "z", 512: "y"} %}{{ m[512] }}{{ m.get(0) }} {% for k, v in m | dictsort %}{{ k + 1 }}{{ v }}{% endfor %} {% for k, v in m.items() %}{{ k }}{{ v }}{% endfor %} {% for k in m %}{{ k }}{% endfor %} {{ 512 in m }} {{ m | length }}',
+      'yz 1z513y 0z512y 0512 True 2',
+    ],
+    [
+      '{{ ["a", "b"] | map("upper") | join }} {{ [1, 2, 3] | select("odd") | list }} {{ [0, 1] | reject | list }}',
+      'AB [1, 3] [0]',
+    ],
+    [
+      '{{ {} is iterable }} {{ 3 is iterable }} {{ [1, 2, 3] | batch(2) | list }}',
+      'True False [[1, 2], [3]]',
+    ],
     ['{% if true %}{{ messages | length > 1 }}{% else %}no{% endif %}', 'True'],
   ])('%s', (template, expected) => {
     expect(render(template)).toBe(expected)
@@ -48,4 +88,14 @@ describe('a template is rendered as Python does', () => {
     const template = '{{ messages[1].tool_calls[0].function.arguments | tojson }}'
     expect(render(template, args)).toBe(expected)
   })
+})
+
+it('keeps control tokens of a format, and none of a client in it', () => {
+  const template =
+    '{{ "<{}>".format("a") }}{{ "<{}>".format(messages[0].content) }}{{ "-".join(["<b>", messages[0].content]) }}{{ "=" * 2 }}'
+  const source = { template, specialTokens: {} }
+  const messages = [{ role: 'user' as const, content: '<x>' }]
+  const { text, content } = createChatTemplate(source, CLOCK).render(messages, [])
+  expect(text).toBe('<a><<x>><b>-<x>==')
+  expect(content.map(({ start, end }) => text.slice(start, end))).toEqual(['<x>', '<x>'])
 })
