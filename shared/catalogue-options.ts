@@ -1,11 +1,7 @@
 import type { ModelKind } from '#shared/contracts/job.ts'
 
-import {
-  CALL_FORMATS,
-  type CallFormatName,
-  REASONING_FORMATS,
-  type ReasoningFormatName,
-} from './contracts/answer-formats.ts'
+import { REASONING_FORMATS, type ReasoningFormatName } from './contracts/answer-formats.ts'
+import { CALL_FORMATS, type CallFormatName } from './contracts/call-formats.ts'
 import { isRecord } from './json.ts'
 
 /** As sentence-transformers names them. */

@@ -1,8 +1,4 @@
-import {
-  type ArgumentSyntax,
-  type CallFormat,
-  callTrigger,
-} from '#shared/contracts/answer-formats.ts'
+import { type CallFormat, callTrigger } from '#shared/contracts/call-syntax.ts'
 import type { Grammar, GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
 import type { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
@@ -93,21 +89,30 @@ type Json = Readonly<Record<string, unknown>>
 
 /** How arguments that are not JSON objects are written. */
 interface PairSyntax {
-  readonly before: (key: string) => string
+  readonly before: (key: string, isText: boolean) => string
   readonly after: string
   readonly separator: string
 }
 
-const PAIRS: Readonly<Record<Exclude<ArgumentSyntax, 'json'>, PairSyntax>> = {
+const PAIRS = {
   python: { before: (key) => `${key}=`, after: '', separator: ', ' },
   gemma: { before: (key) => `${key}:`, after: '', separator: ',' },
-  xml: { before: (key) => `<parameter=${key}>\n`, after: '\n</parameter>\n', separator: '' },
+} as const satisfies Record<string, PairSyntax>
+
+function pairSyntax({ syntax, grammar }: CallFormat): PairSyntax {
+  if (syntax === 'python' || syntax === 'gemma') return PAIRS[syntax]
+  const [before = '', after = ''] = (grammar.pair ?? '').split('$VALUE')
+  return {
+    before: (key, isText) => before.replace('$KEY', () => key).replace('$IS_TEXT', String(isText)),
+    after,
+    separator: '',
+  }
 }
 
 /** The possible values, and the format of plain text, in one syntax. */
 interface ValueTools {
   readonly compiler: SchemaCompiler
-  readonly syntax: Exclude<ArgumentSyntax, 'json'>
+  readonly format: CallFormat
   /** The token around strings in Gemma's format. */
   readonly quote: string
   readonly compileJson: (schema: Json) => Grammar
@@ -121,11 +126,11 @@ export function pairedArguments(schema: Json, tools: ValueTools): Grammar {
   const { builder } = tools.compiler.json
   const properties = Object.entries((schema.properties ?? {}) as Record<string, unknown>)
   const required = new Set(Array.isArray(schema.required) ? schema.required : [])
-  const { before, after, separator } = PAIRS[tools.syntax]
+  const { before, after, separator } = pairSyntax(tools.format)
   const pairs = properties.map(([key, value]) => ({
     isRequired: required.has(key),
     grammar: builder.sequence(
-      builder.literal(before(key)),
+      builder.literal(before(key, isText((value ?? {}) as Json))),
       valueGrammar((value ?? {}) as Json, schema, tools),
       builder.literal(after),
     ),
@@ -145,14 +150,27 @@ export function pairedArguments(schema: Json, tools: ValueTools): Grammar {
 
 const KEYWORDS_OF_TEXT = ['pattern', 'x-lark', 'format', 'minLength', 'maxLength'] as const
 
+function isText(value: Json): boolean {
+  const values = 'const' in value ? [value.const] : value.enum
+  return Array.isArray(values)
+    ? values.every((entry) => typeof entry === 'string')
+    : value.type === 'string'
+}
+
+/** Whether the words of the syntax are `True`, `False` and `None`. */
+function hasPythonWords({ syntax, tags }: CallFormat): boolean {
+  return syntax === 'python' || tags?.isPython === true
+}
+
 function valueGrammar(value: Json, root: Json, tools: ValueTools): Grammar {
-  const { compiler, syntax, quote, compileJson } = tools
+  const { compiler, format, quote, compileJson } = tools
+  const { syntax } = format
   const { builder } = compiler.json
   const values = 'const' in value ? [value.const] : value.enum
   if (Array.isArray(values)) {
     return builder.choiceOf(values.map((entry) => builder.literal(writtenAs(entry, tools))))
   }
-  if (value.type === 'boolean' && syntax !== 'gemma') {
+  if (value.type === 'boolean' && hasPythonWords(format)) {
     return builder.choice(builder.literal('True'), builder.literal('False'))
   }
   const json = (): Grammar =>
@@ -169,12 +187,13 @@ function valueGrammar(value: Json, root: Json, tools: ValueTools): Grammar {
     : builder.sequence(builder.literal(quote), plain, builder.literal(quote))
 }
 
-function writtenAs(value: unknown, { syntax, quote }: ValueTools): string {
+function writtenAs(value: unknown, { format, quote }: ValueTools): string {
+  const { syntax } = format
   if (typeof value === 'string') {
     if (syntax === 'xml') return value
     return syntax === 'gemma' ? quote + value + quote : JSON.stringify(value)
   }
-  if (syntax === 'gemma') return JSON.stringify(value)
+  if (!hasPythonWords(format)) return JSON.stringify(value)
   const python: Readonly<Record<string, string>> = { true: 'True', false: 'False', null: 'None' }
   const json = JSON.stringify(value)
   return python[json] ?? json

@@ -1,4 +1,4 @@
-import { callFormat } from '#shared/contracts/answer-formats.ts'
+import { callFormat } from '#shared/contracts/call-formats.ts'
 import type {
   Candidate,
   CandidateDelta,

@@ -1,4 +1,5 @@
-import { callFormat, callTrigger } from '#shared/contracts/answer-formats.ts'
+import { callFormat } from '#shared/contracts/call-formats.ts'
+import { callTrigger } from '#shared/contracts/call-syntax.ts'
 import type { GenerateInput, ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { mapSchemas } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'

@@ -1,8 +1,5 @@
-import {
-  type CallFormat,
-  type CallFormatName,
-  callFormat,
-} from '#shared/contracts/answer-formats.ts'
+import { type CallFormatName, callFormat } from '#shared/contracts/call-formats.ts'
+import type { CallFormat } from '#shared/contracts/call-syntax.ts'
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
 import type { TagFormat } from '#shared/contracts/structural-tag.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
@@ -162,7 +159,7 @@ function compileTool(
     if (syntax === 'json') return compileField(compiler, schema, schemaPath)
     const compileJson = (value: unknown): Grammar => compileField(compiler, value, schemaPath)
     const quote = wrappers[0] ?? ''
-    const context = { compiler, syntax, quote, compileJson }
+    const context = { compiler, format, quote, compileJson }
     return refusedAt(schemaPath, () => pairedArguments(schema, context))
   }
   if (isStrict(tool)) return { name, parameters: compile() }

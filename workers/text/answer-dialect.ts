@@ -1,12 +1,12 @@
 import {
   type AnswerDialect,
-  CALL_FORMATS,
-  type CallFormatName,
   markersOf,
   REASONING_FORMATS,
   type ReasoningFormatName,
   reasoningFormat,
 } from '#shared/contracts/answer-formats.ts'
+import { CALL_FORMATS, type CallFormatName } from '#shared/contracts/call-formats.ts'
+import type { CallFormat } from '#shared/contracts/call-syntax.ts'
 
 import type { TokenPieces } from './detokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
@@ -28,15 +28,18 @@ export function findDialect(
 ): AnswerDialect {
   const holds = (signs: readonly string[]): boolean =>
     signs.every((sign) => templateText.includes(sign))
+  const isKnown = (token: string): boolean => tokenizer.findTokenId(token) !== undefined
   const calls =
     toolParser ??
-    nameOf(CALL_FORMATS, ({ signs }) => /\btools\b/.test(templateText) && holds(signs))
+    nameOf<CallFormatName, CallFormat>(CALL_FORMATS, ({ signs, tokens = [] }) => {
+      const isNamed = holds(signs) || (tokens.length > 0 && tokens.every(isKnown))
+      return /\btools\b/.test(templateText) && isNamed
+    })
   const reasoning =
     reasoningParser ??
     nameOf(REASONING_FORMATS, (format) => {
       const { open, close, after } = { after: undefined, ...reasoningTokens(format) }
       const tokens = [open, close, after].filter((token) => token !== undefined)
-      const isKnown = (token: string): boolean => tokenizer.findTokenId(token) !== undefined
       return holds(format.signs) || (tokens.length > 0 && tokens.every(isKnown))
     })
   return {

@@ -122,12 +122,21 @@ function templatesByName({ template }: ChatTemplateSource): ReadonlyMap<string, 
   return new Map(template.map(({ name, template: text }) => [name, text]))
 }
 
-/** Templates of Mistral only accept call ids of nine letters and digits. */
+/**
+ * Templates of Mistral only accept call ids of nine letters and digits; those of Kimi write the id
+ * instead of the name of the function.
+ */
 function acceptedIds(
   messages: readonly TemplateMessage[],
-  template: string | undefined,
+  template = '',
 ): readonly TemplateMessage[] {
-  return template?.includes('[TOOL_CALLS]') === true ? shortenCallIds(messages) : messages
+  if (template.includes('[TOOL_CALLS]')) return withCallIds(messages, ({ id }) => shortId(id))
+  if (!template.includes('<|tool_call_argument_begin|>')) return messages
+  let count = 0
+  return withCallIds(messages, ({ name, id }) => {
+    count += 1
+    return NUMBERED_ID.test(id) ? id : `functions.${name}:${count - 1}`
+  })
 }
 
 type BudgetedOptions = TemplateOptions & { readonly budget: WorkBudget }
@@ -267,13 +276,24 @@ function reasoningFields({ reasoning, content, toolCalls = [] }: TemplateMessage
 /** The ids that templates of Mistral accept. */
 const SHORT_ID = /^[A-Za-z0-9]{9}$/
 
-/** The same messages with call ids that any template accepts; equal ids stay equal. */
-function shortenCallIds(messages: readonly TemplateMessage[]): readonly TemplateMessage[] {
+/** The ids that templates of Kimi show: a function and the place of the call in the chat. */
+const NUMBERED_ID = /^functions\.[\w.-]+:\d+$/
+
+/** The same messages with other call ids; equal ids stay equal. */
+function withCallIds(
+  messages: readonly TemplateMessage[],
+  idOf: (call: ChatToolCall) => string,
+): readonly TemplateMessage[] {
+  const ids = new Map<string, string>()
+  for (const call of messages.flatMap(({ toolCalls = [] }) => toolCalls)) {
+    if (!ids.has(call.id)) ids.set(call.id, idOf(call))
+  }
+  const known = (id: string): string => ids.get(id) ?? id
   return messages.map((message) => ({
     ...message,
-    ...(message.toolCallId !== undefined && { toolCallId: shortId(message.toolCallId) }),
+    ...(message.toolCallId !== undefined && { toolCallId: known(message.toolCallId) }),
     ...(message.toolCalls !== undefined && {
-      toolCalls: message.toolCalls.map((call) => ({ ...call, id: shortId(call.id) })),
+      toolCalls: message.toolCalls.map((call) => ({ ...call, id: known(call.id) })),
     }),
   }))
 }

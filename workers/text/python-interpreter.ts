@@ -24,7 +24,7 @@ import {
 } from './template-values.ts'
 
 /** A computed value as an expression. */
-export const HELD = 'Held'
+const HELD = 'Held'
 interface HeldNode extends Node {
   readonly held: Value
 }

@@ -103,6 +103,11 @@ export function operate(operator: string, left: Value, right: Value): Value | un
       const isHeld = right.value.some((entry) => isEqual(entry, left))
       return toValue(isHeld === (operator === 'in'))
     }
+    case '+':
+      if ([left, right].some(isCollection) && [left, right].some(isTextual)) {
+        throw new Error('can only concatenate texts to a text')
+      }
+      return undefined
     case '*':
       return repeated(left, right) ?? repeated(right, left)
     case '%':
@@ -119,6 +124,14 @@ export function operate(operator: string, left: Value, right: Value): Value | un
     default:
       return undefined
   }
+}
+
+function isCollection({ type }: Value): boolean {
+  return type === 'ArrayValue' || type === 'ObjectValue'
+}
+
+function isTextual({ type }: Value): boolean {
+  return type === 'StringValue'
 }
 
 function repeated(value: Value, times: Value): Value | undefined {

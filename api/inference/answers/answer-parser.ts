@@ -1,10 +1,7 @@
 import { type AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
-import {
-  type AnswerDialect,
-  callFormat,
-  reasoningFormat,
-} from '#shared/contracts/answer-formats.ts'
+import { type AnswerDialect, reasoningFormat } from '#shared/contracts/answer-formats.ts'
+import { callFormat } from '#shared/contracts/call-formats.ts'
 
 import { CustomCallParser } from './custom-calls.ts'
 import { HarmonyParser } from './harmony-parser.ts'

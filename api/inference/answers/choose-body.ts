@@ -1,4 +1,5 @@
-import type { CallFormat } from '#shared/contracts/answer-formats.ts'
+import { CALL_FORMATS } from '#shared/contracts/call-formats.ts'
+import type { CallFormat, TagSyntax } from '#shared/contracts/call-syntax.ts'
 
 import type { CallBody, CallEvent } from './call-body.ts'
 import { GemmaCall } from './gemma-call.ts'
@@ -6,7 +7,7 @@ import { JsonCall } from './json-call.ts'
 import { JsonCallList } from './json-call-list.ts'
 import { NamedCall } from './named-call.ts'
 import { PythonicCalls } from './pythonic-calls.ts'
-import { type ParameterType, XmlCall } from './xml-call.ts'
+import { type ParameterType, TaggedCall } from './tagged-call.ts'
 
 /** Facts about a body other than its text. */
 interface BodyOptions {
@@ -15,8 +16,13 @@ interface BodyOptions {
   readonly opening: string
   /** Whether a call without an opening text names an offered tool. */
   readonly accepts: (name: string) => boolean
+  /** Whether a tool of this name is offered. */
+  readonly isOffered: (name: string) => boolean
   readonly typeOf: ParameterType
 }
+
+/** A model that writes JSON between tags may also write the tags of Qwen3-Coder there. */
+const USUAL_TAGS: TagSyntax = CALL_FORMATS.qwen3_coder.tags
 
 /** A body whose syntax follows from the format and from the first non-space character. */
 export class ChosenBody implements CallBody {
@@ -48,13 +54,15 @@ export class ChosenBody implements CallBody {
 }
 
 function chooseBody(first: string, options: BodyOptions): CallBody {
-  const { format, opening, accepts, typeOf } = options
-  const { syntax, closes, isNamed = false } = format
+  const { format, opening, accepts } = options
+  const { syntax, closes, isNamed = false, isKeyed = false } = format
+  const isInTags = first === '<' && closes !== undefined && !isNamed
+  const tags = format.tags ?? (isInTags ? USUAL_TAGS : undefined)
   if (syntax === 'gemma') return new GemmaCall(opening)
-  if (first === '<' && closes !== undefined && !isNamed) return new XmlCall(opening, typeOf)
+  if (tags !== undefined && !'{['.includes(first)) return new TaggedCall({ ...options, tags })
   if (syntax === 'python' && first !== '{') return new PythonicCalls(opening, accepts)
-  if (first === '[') return new JsonCallList(opening, accepts)
+  if (first === '[') return new JsonCallList(opening, accepts, isKeyed)
   if (isNamed && first !== '{') return new NamedCall(opening, { showsEnd: closes === undefined })
   if (closes === undefined) return new JsonCallList(opening, accepts)
-  return new JsonCall(opening, accepts)
+  return new JsonCall(opening, accepts, isKeyed)
 }

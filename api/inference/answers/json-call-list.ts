@@ -13,6 +13,7 @@ interface ListedItem {
 export class JsonCallList implements CallBody {
   readonly #opening: string
   readonly #accepts: (name: string) => boolean
+  readonly #isKeyed: boolean
   #consumed = ''
   #item: ListedItem | undefined
   #place: 'before' | 'between' = 'before'
@@ -23,9 +24,10 @@ export class JsonCallList implements CallBody {
   #held = ''
   rest: string | undefined
 
-  constructor(opening: string, accepts: (name: string) => boolean) {
+  constructor(opening: string, accepts: (name: string) => boolean, isKeyed = false) {
     this.#opening = opening
     this.#accepts = accepts
+    this.#isKeyed = isKeyed
   }
 
   push(text: string): CallEvent[] {
@@ -70,7 +72,7 @@ export class JsonCallList implements CallBody {
     if (character === '{' && (this.#place === 'before' || /[,;]/.test(this.#held))) {
       this.#held = ''
       this.#item = {
-        call: new JsonCall('', this.#accepts),
+        call: new JsonCall('', this.#accepts, this.#isKeyed),
         scanner: new JsonScanner(),
       }
       return at

@@ -2,7 +2,9 @@ import { type CallBody, type CallEvent, JsonScanner } from './call-body.ts'
 
 // The usual order of fields: the name, then an object of arguments, which can be streamed.
 const BEGINNING =
-  /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/
+  /^\s*\{\s*(?:"tool_call_id"\s*:\s*"[^"\\]*"\s*,\s*)?"(?:tool_)?name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/
+// The name is the only key.
+const KEYED_BEGINNING = /^\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*(?=\{)/
 // A body without arguments in its first characters is read when it is complete.
 const BEGINNING_LENGTH_MAX = 4096
 
@@ -10,22 +12,24 @@ const BEGINNING_LENGTH_MAX = 4096
 export class JsonCall implements CallBody {
   readonly #opening: string
   readonly #accepts: (name: string) => boolean
+  readonly #beginning: RegExp
   readonly #scanner = new JsonScanner()
   #text = ''
   #scanned = 0
   #phase: 'beginning' | 'arguments' | 'ended' = 'beginning'
 
   /** `opening` is the text before the body, which is restored when the body is not a call. */
-  constructor(opening: string, accepts: (name: string) => boolean = () => true) {
+  constructor(opening: string, accepts: (name: string) => boolean = () => true, isKeyed = false) {
     this.#opening = opening
     this.#accepts = accepts
+    this.#beginning = isKeyed ? KEYED_BEGINNING : BEGINNING
   }
 
   push(text: string): CallEvent[] {
     this.#text += text
     const events: CallEvent[] = []
     if (this.#phase === 'beginning' && this.#text.length <= BEGINNING_LENGTH_MAX) {
-      const match = BEGINNING.exec(this.#text)
+      const match = this.#beginning.exec(this.#text)
       const name = match === null ? undefined : parseName(match[1] as string)
       if (match !== null && name !== undefined && this.#accepts(name)) {
         this.#phase = 'arguments'
@@ -76,10 +80,11 @@ function parseWhole(text: string): { name: string; arguments: string } | undefin
     'function' in value && typeof value.function === 'object' && value.function !== null
       ? value.function
       : value
-  if (!('name' in call) || typeof call.name !== 'string') return undefined
+  const name = 'name' in call ? call.name : 'tool_name' in call ? call.tool_name : undefined
+  if (typeof name !== 'string') return undefined
   const found = 'arguments' in call ? call.arguments : 'parameters' in call ? call.parameters : {}
   return {
-    name: call.name,
+    name,
     arguments: typeof found === 'string' ? found : JSON.stringify(found ?? {}),
   }
 }

@@ -6,6 +6,8 @@ const HEADERS = [
   /^\s*([\w.-]+)\s*(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?\s*(?=\{)/,
   // DeepSeek V3 and R1: function<sep>name, then a fenced block.
   /^\s*function<｜tool▁sep｜>\s*([\w.-]+)\s*```(?:json)?\s*(?=\{)/,
+  // Kimi K2: functions.name:index, a token and {…}.
+  /^\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(?=\{)/,
   // DeepSeek V3.1: name<sep>{…}.
   /^\s*([\w.-]+)\s*<｜tool▁sep｜>\s*(?=\{)/,
 ] as const

@@ -3,7 +3,10 @@ import { readLiteral } from './literals.ts'
 
 const PYTHON = { quotes: '"\'', delimiters: [], hasPlainKeys: false }
 
-/** Reads `[name(key=value, …), …]`; each argument is passed on as JSON once it is complete. */
+/**
+ * Reads `[name(key=value, …), …]`, or such calls on lines of their own. Each argument is passed on
+ * as JSON once it is complete.
+ */
 export class PythonicCalls implements CallBody {
   readonly #opening: string
   readonly #accepts: (name: string) => boolean
@@ -17,6 +20,7 @@ export class PythonicCalls implements CallBody {
   #quote = ''
   #isEscaped = false
   #isRejected = false
+  #isBracketed = false
   rest: string | undefined
 
   constructor(opening: string, accepts: (name: string) => boolean) {
@@ -49,10 +53,11 @@ export class PythonicCalls implements CallBody {
   #readOutside(character: string, events: CallEvent[]): boolean {
     if (/\s/.test(character) && this.#name === '') return true
     if (this.#place === 'list' && character === '[') {
+      this.#isBracketed = true
       this.#place = 'name'
       return true
     }
-    if (this.#place === 'behind') {
+    if (this.#place === 'behind' && (this.#isBracketed || character === ',')) {
       if (character !== ',') return false
       this.#place = 'name'
       return true

@@ -10,7 +10,8 @@ import { DONE, obfuscation, type StreamPresenter, StreamUsage } from '#api/infer
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 import type { PriorityClass } from '#api/jobs/observers.ts'
 import { derivedId } from '#api/v1/request-context.ts'
-import { type AnswerDialect, callFormat } from '#shared/contracts/answer-formats.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+import { callFormat } from '#shared/contracts/call-formats.ts'
 import type {
   Candidate,
   CandidateDelta,

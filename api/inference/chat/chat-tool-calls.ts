@@ -2,7 +2,8 @@ import type { CallBody, CallEvent } from '#api/inference/answers/call-body.ts'
 import { ChosenBody } from '#api/inference/answers/choose-body.ts'
 import { JsonCall } from '#api/inference/answers/json-call.ts'
 import { findTag } from '#api/inference/answers/partial-tag.ts'
-import { type CallFormat, callFormat } from '#shared/contracts/answer-formats.ts'
+import { callFormat } from '#shared/contracts/call-formats.ts'
+import type { CallFormat } from '#shared/contracts/call-syntax.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
 import { isRecord } from '#shared/json.ts'
 
@@ -122,8 +123,8 @@ export class ToolCallParser {
     if (this.#calls > 0 || this.#hasContent) return false
     const [first] = (this.#whiteSpace + this.#text).trimStart()
     if (first !== undefined && first === this.#format.bareStart) {
-      const names = new Set((this.#options.tools ?? []).map(({ name }) => name))
-      this.#openBody('', (name) => names.has(name))
+      const { tools = [] } = this.#options
+      this.#openBody('', (name) => tools.some((tool) => tool.name === name))
       return true
     }
     if (!this.#options.isForced || first !== '{' || this.#format.syntax === 'gemma') return false
@@ -134,11 +135,13 @@ export class ToolCallParser {
 
   #openBody(opening: string, accepts: (name: string) => boolean = () => true): void {
     const { tools = [] } = this.#options
+    const names = new Set(tools.map(({ name }) => name))
     this.#opening = opening
     this.#body = new ChosenBody({
       format: this.#format,
       opening,
       accepts,
+      isOffered: (name) => names.has(name),
       typeOf: (name, parameter) => typeOf(tools, name, parameter),
     })
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { answerParser } from '#api/inference/answers/answer-parser.ts'
-import { CALL_FORMATS, type CallFormatName } from '#shared/contracts/answer-formats.ts'
+import { CALL_FORMATS, type CallFormatName } from '#shared/contracts/call-formats.ts'
 import type { GenerateInput, ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import type { TextModel } from '#workers/text/text-model.ts'
 
@@ -51,7 +51,7 @@ function beginning(words: string): LogitsOf {
 async function answer(calls: CallFormatName, input: Partial<GenerateInput>, words = '', seed = 1) {
   const sampling = { ...BASE.sampling, temperature: 0.7, seed }
   const engine = scriptedEngine(beginning(words), 1024)
-  const request = { maxTokens: 260, sampling, ...input }
+  const request = { maxTokens: 700, sampling, ...input }
   const { result } = await runJob(request, { engine, text: modelOf(calls) })
   const parser = answerParser(
     { tools: [WEATHER, CLOCK], choice: 'auto', callsMax: 9, isLegacy: false },

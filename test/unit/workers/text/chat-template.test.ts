@@ -119,6 +119,15 @@ describe('a chat template', () => {
     expect(knowing.render(CALLED, TOOLS)).toBe('weather;Rome;call_1')
   })
 
+  it('numbers the calls for a template that shows an id instead of a name', () => {
+    const kimi = template(
+      '{% for m in messages %}{% for c in m.tool_calls or [] %}<{{ c.id }}<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}{% endfor %}{{ m.tool_call_id }}{% endfor %}{# tools #}',
+    )
+    expect(kimi.render(CALLED, TOOLS)).toBe(
+      '<functions.weather:0<|tool_call_argument_begin|>{"city": "Rome"}functions.weather:0',
+    )
+  })
+
   it.each<[string, string, object]>([
     ['reasoning_content', 'Hi Hm.:Yes', {}],
     ['reasoning', 'Hi Hm.:Yes', {}],
