@@ -163,6 +163,11 @@ async function openCompletionModel(
   const limits = { slots, slotsMax: engine.slotsMax ?? slots, contextLength }
   const chosen = { ...limits, cachePath, ...context }
   log.info({ operation, modelId: model.id, ...chosen }, 'context chosen')
+  const ignored = text.generation?.ignored ?? []
+  if (ignored.length > 0) {
+    const reported = { operation: 'model.generation', modelId: model.id, ignored }
+    log.warn(reported, 'settings of generation_config.json are not followed')
+  }
   return closeOnFailure(engine, async () => {
     const vision = await openVision(model, { folder, runtime, config }, { engine, rules })
     const { sharedPrefixCache: sharesCaches, promptLookup: draftsFromPrompt } = options

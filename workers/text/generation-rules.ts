@@ -14,6 +14,30 @@ export interface GenerationRules {
   readonly bannedStarts: readonly number[]
   /** Sequences of this many tokens occur at most once in an answer; 0 is off. */
   readonly repeatedSequenceLength: number
+  /** Settings of `generation_config.json` that would change answers and are not followed. */
+  readonly ignored?: readonly string[]
+}
+
+/** Settings that are not followed, and their values without an effect. */
+const NOT_FOLLOWED: Readonly<Record<string, readonly unknown[]>> = {
+  typical_p: [1],
+  epsilon_cutoff: [0],
+  eta_cutoff: [0],
+  top_h: [1],
+  penalty_alpha: [0],
+  guidance_scale: [1],
+  num_beams: [1],
+  min_length: [0],
+  min_new_tokens: [0],
+  length_penalty: [1],
+  encoder_repetition_penalty: [1],
+  encoder_no_repeat_ngram_size: [0],
+  exponential_decay_length_penalty: [],
+  sequence_bias: [],
+  force_words_ids: [],
+  forced_decoder_ids: [],
+  stop_strings: [],
+  watermarking_config: [],
 }
 
 const SEQUENCES_MAX = 4096
@@ -41,7 +65,21 @@ export function readGenerationRules(configs: readonly (Json | undefined)[]): Gen
     ],
     bannedStarts: tokensOf(find('begin_suppress_tokens')),
     repeatedSequenceLength: isTokenNumber(length) && length <= SEQUENCE_LENGTH_MAX ? length : 0,
+    ignored: ignoredSettings(places[0] ?? {}, length),
   }
+}
+
+function ignoredSettings(generation: Json, length: unknown): readonly string[] {
+  const ignored = Object.entries(NOT_FOLLOWED)
+    .filter(([name, neutral]) => {
+      const value = generation[name] ?? undefined
+      return value !== undefined && !neutral.includes(value)
+    })
+    // The penalty belongs to the search with several beams.
+    .filter(([name]) => name !== 'length_penalty' || Number(generation.num_beams) > 1)
+    .map(([name]) => name)
+  const isTooLong = typeof length === 'number' && length > SEQUENCE_LENGTH_MAX
+  return isTooLong ? [...ignored, 'no_repeat_ngram_size'] : ignored
 }
 
 function sequencesOf(value: unknown): readonly (readonly number[])[] {
