@@ -39,13 +39,47 @@ const PAST = 'past_key_values.' // for decoders that are used as encoders: an em
 /** Additional inputs that encoders of vectors may have. */
 export const ENCODER_INPUTS: readonly string[] = [TASK, OFFSETS]
 
+/** The number and the length of texts that a graph states; absent where it takes any. */
+interface StatedShape {
+  readonly rows?: number
+  readonly width?: number
+}
+
+/** The shape of `input_ids` of a graph. */
+export function statedShapeOf({ inputs }: Pick<ModelSession, 'inputs'>): StatedShape {
+  const ids = inputs.find(({ name }) => name === 'input_ids')
+  const [rows, width] = ids?.dims.length === 2 ? ids.dims : []
+  return {
+    ...(typeof rows === 'number' && { rows }),
+    ...(typeof width === 'number' && { width }),
+  }
+}
+
+/** The tokens of the longest text that a graph takes, at most `tokensMax`. */
+export function contextLengthIn(
+  session: Pick<ModelSession, 'inputs'>,
+  ...tokensMax: readonly (number | undefined)[]
+): number {
+  const { width } = statedShapeOf(session)
+  return Math.min(...[...tokensMax, width].filter((count) => count !== undefined))
+}
+
+/** Whether texts can be filled up to the size: one row, and a length behind a mask. */
+function isFillable(dims: readonly (number | string)[], isMasked: boolean): boolean {
+  const [rows, width] = dims
+  const isOne = rows === 1 || typeof rows === 'string'
+  return dims.length === 2 && isOne && (typeof width === 'string' || isMasked)
+}
+
 /**
- * Throws `ModelLoadError` naming an input that cannot be filled for texts of any number and length.
+ * Throws `ModelLoadError` naming an input that cannot be filled. A graph may state one row, and
+ * with a mask the length of its texts.
  */
 export function checkInputs(
   { file, inputs }: Pick<ModelSession, 'file' | 'inputs'>,
   special: readonly string[] = [],
 ): void {
+  const isMasked = inputs.some(({ name }) => name === 'attention_mask')
   for (const { name, type, dims } of inputs) {
     if (name.startsWith(PAST)) {
       const [, heads, , size] = dims
@@ -69,9 +103,12 @@ export function checkInputs(
       throw new ModelLoadError(file, `${name} must be int64 or int32, not ${type ?? 'other'}`)
     }
     if (isBag({ inputs }) && name === 'input_ids' && dims.length === 1) continue
-    if (dims.length !== 2 || dims.some((dim) => typeof dim === 'number')) {
+    if (!isFillable(dims, isMasked)) {
       const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
-      throw new ModelLoadError(file, `${name} must be [batch, length] of any size, not [${shape}]`)
+      throw new ModelLoadError(
+        file,
+        `${name} must be [batch, length] of any size, of one row, or with attention_mask of one length, not [${shape}]`,
+      )
     }
   }
   if (inputs.some(({ name }) => name === 'input_ids')) return
@@ -98,7 +135,8 @@ export function buildBatch(
   { paddingId, firstPosition, paddedLength }: BatchLayout,
 ): EncoderBatch {
   if (isBag(session)) return buildBag(runtime, texts, { paddingId })
-  const width = paddedLength ?? Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
+  const stated = paddedLength ?? statedShapeOf(session).width
+  const width = stated ?? Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
   const table = (valueAt: (text: EncodedText, position: number) => number, padding: number) => {
     const values = new BigInt64Array(texts.length * width).fill(BigInt(padding))
     for (const [row, text] of texts.entries()) {

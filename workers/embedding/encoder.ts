@@ -12,6 +12,7 @@ import { createTokenizer } from '#workers/text/tokenizer.ts'
 import {
   buildBatch,
   checkInputs,
+  contextLengthIn,
   ENCODER_INPUTS,
   type EncodedText,
   hasTasks,
@@ -118,10 +119,8 @@ async function assemble(
     (session, texts) => runBatch({ runtime, session, files, output }, texts),
   )
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
-  const contextLength = Math.min(
-    files.contextLength,
-    options.maxContextTokens ?? files.contextLength,
-  )
+  const { maxContextTokens } = options
+  const contextLength = contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
   const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer, files.tokenizerConfig)
   const reader = { tokenizer, markers, contextLength }
   // A static embedding of an unknown word carries no meaning.

@@ -9,7 +9,7 @@ import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 import type { EncoderOptions } from './encoder.ts'
-import { buildBatch, checkInputs, toFloat32 } from './encoder-batch.ts'
+import { buildBatch, checkInputs, statedShapeOf, toFloat32 } from './encoder-batch.ts'
 import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import type { TokenMatrix } from './max-sim.ts'
 import { chooseTokenOutput, layersAfter, type TokenLayers } from './multi-vector-layers.ts'
@@ -66,6 +66,9 @@ async function assemble(
 ): Promise<MultiVectorEncoder> {
   const { runtime, folder } = options
   checkInputs(sessions.wide)
+  if (statedShapeOf(sessions.wide).width !== undefined) {
+    throw new ModelLoadError(files.modelFile, 'its texts must have any length')
+  }
   const output = chooseTokenOutput(sessions.wide, stated)
   const settings = stated ?? PLAIN_SETTINGS
   const isMasked = sessions.wide.inputs.some(({ name }) => name === 'attention_mask')

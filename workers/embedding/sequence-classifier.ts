@@ -6,7 +6,13 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import { buildBatch, checkInputs, type EncodedText, toFloat32 } from './encoder-batch.ts'
+import {
+  buildBatch,
+  checkInputs,
+  contextLengthIn,
+  type EncodedText,
+  toFloat32,
+} from './encoder-batch.ts'
 import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import { type BatchOptions, openTextBatcher } from './text-batcher.ts'
 
@@ -57,7 +63,7 @@ async function assemble(
     files,
     labelCount,
     tokenizer: createTokenizer(files.tokenizerJson, files.tokenizerConfig),
-    contextLength: Math.min(files.contextLength, maxContextTokens),
+    contextLength: contextLengthIn(sessions.wide, files.contextLength, maxContextTokens),
     logits: (text, signal) => batcher.submit(text, signal),
     get waitingCount() {
       return batcher.waitingCount

@@ -6,7 +6,7 @@ import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Encoder, EncoderOptions } from './encoder.ts'
-import { buildBatch, checkInputs, type EncodedText } from './encoder-batch.ts'
+import { buildBatch, checkInputs, contextLengthIn, type EncodedText } from './encoder-batch.ts'
 import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import { findMarkers } from './markers.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
@@ -54,7 +54,7 @@ async function assemble(
   const output = chooseSparseOutput(sessions.wide, tokenizer.pieces.size)
   const isSpecial = (id: number): boolean =>
     id === files.unknownId || tokenizer.pieces.isSpecial(id)
-  const contextLength = Math.min(files.contextLength, maxContextTokens)
+  const contextLength = contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
   const tokensOfLogits = Math.max(Math.floor(LOGITS_MAX / output.width), 1)
   const batcher = await openTextBatcher<SparseVector>(
     sessions,

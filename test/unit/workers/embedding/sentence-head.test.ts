@@ -294,7 +294,8 @@ describe('an input that cannot be filled', () => {
   const ids = { name: 'input_ids', type: 'int64', dims: ['b', 's'] } as const
   it.each([
     ['unknown input task_id', [ids, { ...ids, name: 'task_id' }]],
-    ['input_ids must be [batch, length] of any size, not [1, 128]', [{ ...ids, dims: [1, 128] }]],
+    ['with attention_mask of one length, not [1, 128]', [{ ...ids, dims: [1, 128] }]],
+    ['input_ids must be [batch, length] of any size', [{ ...ids, dims: [4, 's'] }]],
     ['input_ids must be int64 or int32', [{ ...ids, type: 'float32' as const }]],
     [
       'export the encoder alone, such as T5EncoderModel',
