@@ -53,6 +53,11 @@ export const REASONING_FORMATS = {
     tokens: { open: '<|inner_prefix|>', close: '<|inner_suffix|>' },
     signs: ['<|inner_prefix|>'],
   },
+  apriel: {
+    opens: ['Here are my reasoning steps:'],
+    closes: ['[BEGIN FINAL RESPONSE]'],
+    signs: ['[BEGIN FINAL RESPONSE]'],
+  },
   granite: {
     opens: ['Here is my thought process:', "Here's my thought process:"],
     closes: ['Here is my response:', "Here's my response:"],

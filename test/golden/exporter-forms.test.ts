@@ -270,3 +270,21 @@ function variant(onnxFile: string): Pick<Golden, 'greedy'> {
   const { variants } = JSON.parse(text) as { variants: Record<string, Pick<Golden, 'greedy'>> }
   return defined(variants[onnxFile])
 }
+
+it('integers of 32 bits are read like those of 64', async () => {
+  const INT32 = 6
+  const INT64 = 7
+  const folder = await changed('llama', 'model', (model) => {
+    const names = new Set(['input_ids', 'attention_mask', 'position_ids'])
+    const wide = (name: string): string => (names.has(name) ? `${name} (64 bits)` : name)
+    const { graph } = withNodes(model, (node) => [{ ...node, inputs: node.inputs.map(wide) }])
+    const casts = [...names].map((name) =>
+      makeNode('Cast', [name], wide(name), { attributes: { to: int(INT64) } }),
+    )
+    const inputs = graph.inputs.map((input) =>
+      names.has(input.name) ? { ...input, onnxType: INT32 } : input,
+    )
+    return { ...model, graph: { ...graph, inputs, nodes: [...casts, ...graph.nodes] } }
+  })
+  await check(folder, golden('llama'), 'rewritten')
+})

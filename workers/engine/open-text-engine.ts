@@ -47,6 +47,7 @@ import { HostSlotCache } from './slot-cache.ts'
 import { TokenEmbedder } from './token-embedder.ts'
 import type { TextEngine } from './types.ts'
 import { withUsualNames } from './usual-names.ts'
+import { withWideIntegers } from './wide-integers.ts'
 
 /** Options of a text engine. */
 export interface TextEngineOptions {
@@ -158,7 +159,10 @@ async function readDecoderFile(
     resolved === undefined
       ? read
       : withWholeCaches(
-          withHeadDim(withUsualNames(withWindowLength(resolved, slidingWindow)), headDim),
+          withHeadDim(
+            withUsualNames(withWideIntegers(withWindowLength(resolved, slidingWindow))),
+            headDim,
+          ),
         )
   const original = isFixed ? sized : (narrowCaches(sized) ?? sized)
   return { realFile, read, original, isFixed }

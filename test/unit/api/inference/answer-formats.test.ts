@@ -53,6 +53,14 @@ const REASONING: readonly Case[] = [
     content: 'c',
   },
   {
+    title: 'thoughts of Apriel that the prompt has opened',
+    dialect: { calls: 'jamba', reasoning: 'apriel', beginsInReasoning: true },
+    text: `a b\n[BEGIN FINAL RESPONSE]\nc\n<tool_calls>[${JSON_NOW}]</tool_calls>`,
+    reasoning: 'a b',
+    content: 'c',
+    calls: [NOW],
+  },
+  {
     title: 'thoughts of Gemma 4',
     dialect: { calls: 'gemma4', reasoning: 'gemma4' },
     text: '<|channel>thought\na b<channel|>c',
