@@ -288,3 +288,14 @@ it('integers of 32 bits are read like those of 64', async () => {
   })
   await check(folder, golden('llama'), 'rewritten')
 })
+
+it('a graph of one row runs text by text', async () => {
+  const folder = await changed('llama', 'model', (model) => {
+    const inputs = model.graph.inputs.map((input) => ({
+      ...input,
+      dims: [1, ...(input.dims ?? []).slice(1)],
+    }))
+    return { ...model, graph: { ...model.graph, inputs } }
+  })
+  await check(folder, golden('llama'), 'rewritten')
+})

@@ -63,8 +63,8 @@ export interface DecoderGraph {
   readonly givesAllLogits: boolean
   /**
    * Activations are quantized over the whole tensor, or masked scores are quantized, so that one
-   * row, or the way a text is split into runs, changes the results of another. Such models run row
-   * by row in chunks of fixed size.
+   * row, or the way a text is split into runs, changes the results of another; or the graph takes
+   * one row. Such models run row by row in chunks of fixed size.
    */
   readonly isRowCoupled: boolean
 }
@@ -120,7 +120,7 @@ export function readDecoderGraph(
     hasCacheBranch: names.has('use_cache_branch'),
     logitsToKeep,
     givesAllLogits: logits.dims[1] !== 1,
-    isRowCoupled: marks.hasDynamicQuantization || marks.hasQuantizedMask,
+    isRowCoupled: marks.hasDynamicQuantization || marks.hasQuantizedMask || tokens.dims[0] === 1,
   }
 }
 
@@ -251,7 +251,9 @@ function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
       throw new ModelLoadError(file, `${name} must be int64, not ${type ?? 'other'}`)
     }
     const { axes, rank, wanted } = FREE_SHAPES[kind]
-    if (dims.length === rank && axes.every((axis) => typeof dims[axis] === 'string')) continue
+    const isFree = (axis: number, place: number): boolean =>
+      typeof dims[axis] === 'string' || (place === 0 && dims[axis] === 1)
+    if (dims.length === rank && axes.every(isFree)) continue
     const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
     const isStepwise = kind === 'integers' && dims[1] === 1
     const remedy = isStepwise

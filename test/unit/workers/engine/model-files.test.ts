@@ -129,7 +129,7 @@ describe('a graph that is not a decoder', () => {
     ['pixel_values', [ids, past, { ...ids, name: 'pixel_values' }], [logits, present]],
     ['per_layer_inputs', [ids, past, { ...past, name: 'per_layer_inputs' }], [logits, present]],
     ['input_ids must be int64', [{ ...ids, type: 'int32' as const }, past], [logits, present]],
-    ['input_ids must be [batch, length]', [{ ...ids, dims: [1, 's'] }, past], [logits, present]],
+    ['input_ids must be [batch, length]', [{ ...ids, dims: [4, 's'] }, past], [logits, present]],
     [
       'past_conv.1 is not a state of [batch, …]',
       [ids, past, { ...past, name: 'past_conv.1' }],
