@@ -130,16 +130,19 @@ function isQueued({ answer }: StoredAnswer): boolean {
   return answer.status === 'queued'
 }
 
-/** A stored response; a response of a job has the state of the job. */
+/**
+ * A stored response; a response of a job has the state of the job. One without its job, whose
+ * process died before it stored the job, has failed.
+ */
 function presentStored(stored: StoredAnswer & { readonly job?: JobSummary }): object {
   const { row, answer, job } = stored
   const presented = { ...answer, metadata: row.metadata ?? {} }
-  if (!isQueued(stored) || job === undefined) return presented
-  if (job.cancelledAt !== null) return { ...presented, status: 'cancelled' }
-  if (job.state === 'queued' || job.state === 'in_progress') {
+  if (!isQueued(stored)) return presented
+  if (job !== undefined && job.cancelledAt !== null) return { ...presented, status: 'cancelled' }
+  if (job?.state === 'queued' || job?.state === 'in_progress') {
     return { ...presented, status: job.state }
   }
-  const message = job.error?.message ?? 'The response could not be completed.'
+  const message = job?.error?.message ?? 'The response could not be completed.'
   return { ...presented, status: 'failed', error: { code: 'server_error', message } }
 }
 

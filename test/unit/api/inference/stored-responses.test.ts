@@ -19,7 +19,10 @@ async function openEnding(ends: 'find' | 'cancel') {
   const answers = {
     find: async () => ({ row: ROW, answer: { status: hasEnded ? 'completed' : 'queued' } }),
   }
-  const jobs = { find: call('find'), cancel: call('cancel') }
+  return openRoutes({ answers, jobs: { find: call('find'), cancel: call('cancel') } })
+}
+
+function openRoutes(stored: object) {
   const app = fastify()
   app.setSerializerCompiler(() => (answer) => JSON.stringify(answer))
   addRequestContext(app)
@@ -27,7 +30,7 @@ async function openEnding(ends: 'find' | 'cancel') {
     const caller = { organizationId: 'org-one', scopes: null, modelIds: null, expiresAtMs: null }
     context.caller = caller
   })
-  registerStoredResponses(app, { answers, jobs } as unknown as ResponseStorage)
+  registerStoredResponses(app, stored as ResponseStorage)
   return app
 }
 
@@ -41,5 +44,16 @@ describe('a response in the background whose job ends while it is read', () => {
     const app = await openEnding('cancel')
     const response = await app.inject({ method: 'POST', url: '/responses/resp_1/cancel' })
     expect(response.json()).toMatchObject({ status: 'completed' })
+  })
+})
+
+describe('a response in the background whose process died before it stored the job', () => {
+  it('has failed', async () => {
+    const app = openRoutes({
+      answers: { find: async () => ({ row: ROW, answer: { status: 'queued' } }) },
+      jobs: { find: async () => undefined },
+    })
+    const response = await app.inject('/responses/resp_1')
+    expect(response.json()).toMatchObject({ status: 'failed', error: { code: 'server_error' } })
   })
 })
