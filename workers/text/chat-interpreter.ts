@@ -18,6 +18,7 @@ import {
   type BlockNode,
   type CallNode,
   countValues,
+  EMPTY_SCOPE,
   type FilterNode,
   type LoopNode,
   type MemberNode,
@@ -159,7 +160,7 @@ class ChatInterpreter extends PythonInterpreter {
   }
 
   #text(value: string): StringValue {
-    return super.evaluate({ type: 'StringLiteral', value } as never, new NewScope()) as StringValue
+    return super.evaluate({ type: 'StringLiteral', value } as never, EMPTY_SCOPE) as StringValue
   }
 
   #own(value: Value): Value {

@@ -7,7 +7,7 @@ import {
   textOf,
   toValue,
 } from './python-values.ts'
-import { Base, NewScope, type Value } from './template-values.ts'
+import { Base, EMPTY_SCOPE, type Value } from './template-values.ts'
 
 /** The arguments of a filter without names. */
 type Filter = (given: Value, args: readonly Value[]) => Value | undefined
@@ -99,5 +99,5 @@ function rounded(number: number, digits: number, method: string): number {
 
 function floatOf(value: number): Value {
   const node = { type: 'FloatLiteral', value }
-  return new Base(new NewScope()).evaluate(node, new NewScope())
+  return new Base(EMPTY_SCOPE).evaluate(node, EMPTY_SCOPE)
 }

@@ -33,12 +33,16 @@ export function hold(held: Value): HeldNode {
   return { type: HELD, held }
 }
 
-const WORDS_OF_OPERATORS: ReadonlySet<string> = new Set(['and', 'or'])
+/** Operators that the library computes differently from Python for some values. */
+const OPERATORS: ReadonlySet<string> = new Set([
+  ...['==', '!=', 'in', 'not in', '+', '*', '%', '<', '>', '<=', '>='],
+])
 
 /** The library's interpreter with operators, filters and methods of Python that it lacks. */
 export class PythonInterpreter extends Base {
   /** Mappings whose keys are whole numbers; the library's keys are texts. */
   readonly #numbered = new WeakSet<object>()
+  #hasNumbered = false
 
   override evaluate(node: Node | undefined, scope: Scope): Value {
     switch (node?.type) {
@@ -65,7 +69,7 @@ export class PythonInterpreter extends Base {
 
   #binary(node: BinaryNode, scope: Scope): Value {
     const { value: operator } = node.operator
-    if (WORDS_OF_OPERATORS.has(operator)) return super.evaluate(node, scope)
+    if (!OPERATORS.has(operator)) return super.evaluate(node, scope)
     const left = this.evaluate(node.left, scope)
     const right = this.evaluate(node.right, scope)
     const isKey = isInteger(left) && this.#numbered.has(right)
@@ -77,12 +81,13 @@ export class PythonInterpreter extends Base {
   #call(node: CallNode, scope: Scope): Value {
     const { callee, args } = node
     const name = callee.computed === true ? '' : (callee.property?.value ?? '')
-    if (callee.object === undefined || name === '') return super.evaluate(node, scope)
+    const method = Object.hasOwn(TEXT_METHODS, name) ? TEXT_METHODS[name] : undefined
+    const isUsual = method === undefined && !this.#hasNumbered
+    if (callee.object === undefined || name === '' || isUsual) return super.evaluate(node, scope)
     const object = this.evaluate(callee.object, scope)
     const pairs = this.#pairsOf(object)
     if (pairs !== undefined && name === 'items') return listOf(pairs)
     if (pairs !== undefined && name === 'keys') return this.#keysOf(pairs)
-    const method = Object.hasOwn(TEXT_METHODS, name) ? TEXT_METHODS[name] : undefined
     if (object.type === 'StringValue' && method !== undefined) {
       const given = args.map((argument) => this.evaluate(argument, scope))
       return toValue(method(object.value, ...given.map(({ value }) => value as string)))
@@ -156,13 +161,12 @@ export class PythonInterpreter extends Base {
   }
 
   #member(node: MemberNode, scope: Scope): Value {
-    if (node.computed !== true || node.property.type === 'SliceExpression') {
-      return super.evaluate(node, scope)
-    }
+    const isKey = node.computed === true && node.property.type !== 'SliceExpression'
+    if (!isKey || !this.#hasNumbered) return super.evaluate(node, scope)
     const object = this.evaluate(node.object, scope)
     const key = this.evaluate(node.property, scope)
-    const isKey = isInteger(key) && this.#numbered.has(object)
-    const property = hold(isKey ? toValue(String(key.value)) : key)
+    const isNumber = isInteger(key) && this.#numbered.has(object)
+    const property = hold(isNumber ? toValue(String(key.value)) : key)
     return super.evaluate({ ...node, object: hold(object), property } as Node, scope)
   }
 
@@ -175,11 +179,13 @@ export class PythonInterpreter extends Base {
     )
     const made = super.evaluate({ ...node, value: new Map(entries) } as Node, scope)
     this.#numbered.add(made)
+    this.#hasNumbered = true
     return made
   }
 
   #loop(node: LoopNode, scope: Scope): Value {
-    if (node.iterable.type === 'SelectExpression') return super.evaluate(node, scope)
+    const isSelecting = node.iterable.type === 'SelectExpression'
+    if (isSelecting || !this.#hasNumbered) return super.evaluate(node, scope)
     const iterable = this.evaluate(node.iterable, scope)
     const pairs = this.#pairsOf(iterable)
     const held = hold(pairs === undefined ? iterable : this.#keysOf(pairs))

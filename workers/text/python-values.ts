@@ -1,10 +1,19 @@
 import { type ArrayValue, NewScope, represent, type Value } from './template-values.ts'
 
+const SCRATCH = new NewScope()
+const [TRUE, FALSE] = [converted(true), converted(false)]
+
 /** A value of the template library. */
 export function toValue(plain: unknown): Value {
-  const scope = new NewScope()
-  scope.set('value', plain)
-  return scope.lookupVariable('value')
+  if (typeof plain === 'boolean') return plain ? TRUE : FALSE
+  return converted(plain)
+}
+
+function converted(plain: unknown): Value {
+  SCRATCH.set('value', plain)
+  const value = SCRATCH.lookupVariable('value')
+  SCRATCH.variables.delete('value')
+  return value
 }
 
 /** A list of values. */
