@@ -27,8 +27,8 @@ export interface EncoderFiles extends ModelLabels {
   readonly paddedLength: number | undefined
   /** Adapters that a request may choose from, each with the instruction before its texts. */
   readonly tasks: readonly EncoderTask[]
-  /** The prefixes of queries and passages in the files. */
-  readonly prompts: { readonly query?: string; readonly passage?: string }
+  /** The prefixes in the files of queries, of passages, and of texts without a role. */
+  readonly prompts: { readonly query?: string; readonly passage?: string; readonly usual?: string }
   /** The id of the token for unknown words, if there is one. */
   readonly unknownId: number | undefined
   /** The token whose vector is read by classifiers with a decoder, such as BART and T5. */
@@ -167,9 +167,12 @@ function tasksOf({ lora_adaptations: names, task_instructions: texts }: Json): E
 function promptsOf(file: Json | undefined): EncoderFiles['prompts'] {
   const prompts = isRecord(file?.prompts) ? file.prompts : {}
   const [query, passage] = [prompts.query, prompts.document ?? prompts.passage]
+  const name = file?.default_prompt_name
+  const usual = typeof name === 'string' && Object.hasOwn(prompts, name) ? prompts[name] : ''
   return {
     ...(typeof query === 'string' && query !== '' && { query }),
     ...(typeof passage === 'string' && passage !== '' && { passage }),
+    ...(typeof usual === 'string' && usual !== '' && { usual }),
   }
 }
 

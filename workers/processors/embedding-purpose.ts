@@ -36,7 +36,7 @@ export function purposeOf(
     ...(role !== 'none' && !isDistinguished ? ['input_type'] : []),
     ...(taskName !== undefined && chosen !== named ? ['task'] : []),
   ]
-  const prefix = { query, passage, none: undefined }[chosen] ?? ''
+  const prefix = { query, passage, none: prompts.usual }[chosen] ?? ''
   return ignored.length === 0 ? { prefix } : { prefix, ignored }
 }
 

@@ -111,6 +111,24 @@ const LAYOUTS: readonly (readonly [string, Layout, Json])[] = [
     },
   ],
   [
+    'a model with a prompt for all texts',
+    {
+      config: BERT,
+      files: {
+        ...pooled('cls_token', 'Normalize'),
+        'config_sentence_transformers.json': {
+          prompts: { query: 'query: ', retrieval: 'Retrieve: ' },
+          default_prompt_name: 'retrieval',
+        },
+      },
+    },
+    {
+      pooling: ['cls'],
+      contextLength: 512,
+      prompts: { query: 'query: ', usual: 'Retrieve: ' },
+    },
+  ],
+  [
     'snowflake-arctic-embed-l-v2.0',
     {
       config: XLM_R,

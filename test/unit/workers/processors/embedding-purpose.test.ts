@@ -8,6 +8,7 @@ const TASKS = [
 ]
 const ALIKE = { tasks: [], prompts: {} }
 const PREFIXED = { tasks: [], prompts: { query: 'q: ', passage: 'p: ' } }
+const USUAL = { tasks: [], prompts: { query: 'q: ', usual: 'u: ' } }
 const ADAPTED = { tasks: TASKS, prompts: {} }
 const input = (role: 'query' | 'passage' | 'none', taskName?: string) => ({
   ...({ task: 'embed', items: ['a'], dimensions: null, role } as const),
@@ -32,6 +33,14 @@ describe('the prefix of the texts of a request', () => {
       { prefix: '', ignored: ['input_type', 'task'] },
     ],
     ['the prompt of the files', input('query'), PREFIXED, {}, { prefix: 'q: ' }],
+    ['the usual prompt of the files', input('none'), USUAL, {}, { prefix: 'u: ' }],
+    [
+      'the prompt of its role instead of the usual one',
+      input('query'),
+      USUAL,
+      {},
+      { prefix: 'q: ' },
+    ],
     [
       'the prefix of the catalogue first',
       input('passage'),
