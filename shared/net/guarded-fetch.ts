@@ -231,6 +231,10 @@ export function openOutgoing(
       hasAnswered = true
       resolve(message)
     })
+    // Node drops a connection that switches protocols, without an error or an answer.
+    outgoing.on('close', () => {
+      if (!hasAnswered) reject(toOutgoingError(undefined, url, signal))
+    })
     outgoing.end(body?.text)
   })
 }

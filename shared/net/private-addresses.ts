@@ -8,6 +8,8 @@ const BLOCKED_V4: readonly (readonly [string, number])[] = [
   ['100.64.0.0', 10],
   ['127.0.0.0', 8],
   ['169.254.0.0', 16],
+  // The platform of Azure, inside of its virtual machines.
+  ['168.63.129.16', 32],
   ['172.16.0.0', 12],
   ['192.0.0.0', 24],
   ['192.0.2.0', 24],

@@ -1,4 +1,6 @@
 import type { LookupAddress } from 'node:dns'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 
@@ -58,6 +60,17 @@ describe('a call outside', () => {
     const [request] = peer.requests
     expect(request?.form).toEqual({ one: 'ä&b' })
     expect(request?.headers).toMatchObject({ authorization: 'Bearer x' })
+  })
+
+  it('fails when the server switches protocols', async () => {
+    const server = createServer((socket) => {
+      const head = 'HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n'
+      socket.once('data', () => socket.write(head))
+    })
+    onTestFinished(() => void server.close())
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    await refused(open()({ url: `http://127.0.0.1:${port}/` }), 'network')
   })
 
   it('shares the lookup of a name with calls that are waiting for it', async () => {
