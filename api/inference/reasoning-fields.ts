@@ -1,4 +1,8 @@
+import type { Static, TObject } from 'typebox'
+
 import type { Hint, TemplateOptions } from '#shared/contracts/completion.ts'
+import { Type } from '#shared/schema-types.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import { optionalBoolean, optionalEnum, optionalInteger } from './field-schemas.ts'
 
@@ -37,6 +41,55 @@ export const REASONING_FIELDS = {
     minimum: -1,
     description: `The maximum number of reasoning tokens; -1 means no limit. ${REPORTED}`,
   }),
+  include_reasoning: optionalBoolean({
+    default: true,
+    description: 'Whether the answer contains the reasoning of the model.',
+  }),
+  reasoning: Type.Optional(
+    nullable(
+      Type.Object(
+        {
+          effort: EFFORT,
+          max_tokens: optionalInteger({
+            minimum: 0,
+            description: 'The same as `thinking_token_budget`.',
+          }),
+          enabled: optionalBoolean({ description: 'The same as `enable_thinking`.' }),
+          exclude: optionalBoolean({ description: 'The opposite of `include_reasoning`.' }),
+        },
+        {
+          additionalProperties: false,
+          description: 'Other names of the fields about reasoning, as in OpenRouter.',
+        },
+      ),
+    ),
+  ),
+}
+type ReasoningBody = Static<TObject<typeof REASONING_FIELDS>>
+
+/** The same as `reasoningGuidance` for the fields of chat completions. */
+export function chatGuidance(body: ReasoningBody): Guidance {
+  const { effort, max_tokens: tokens, enabled } = body.reasoning ?? {}
+  return reasoningGuidance({
+    effort: chosen(['reasoning_effort', body.reasoning_effort], ['reasoning.effort', effort]),
+    verbosity: { field: 'verbosity', value: body.verbosity },
+    isEnabled: chosen(['enable_thinking', body.enable_thinking], ['reasoning.enabled', enabled]),
+    tokensMax: chosen(
+      ['thinking_token_budget', body.thinking_token_budget],
+      ['reasoning.max_tokens', tokens],
+    ),
+  })
+}
+
+/** The first field that has a value. */
+function chosen<T>(...fields: readonly (readonly [string, T | null | undefined])[]) {
+  const [field, value] = fields.find(([, given]) => (given ?? null) !== null) ?? ['', null]
+  return { field, value }
+}
+
+/** Whether the answer contains the reasoning of the model. */
+export function showsReasoning(body: ReasoningBody): boolean {
+  return body.include_reasoning !== false && body.reasoning?.exclude !== true
 }
 
 /** The values of the fields about reasoning, by their names in the request. */

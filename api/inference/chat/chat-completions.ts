@@ -7,6 +7,7 @@ import {
   registerModelRoute,
   systemFingerprint,
 } from '#api/inference/model-route.ts'
+import { showsReasoning } from '#api/inference/reasoning-fields.ts'
 import { requireVision } from '#api/inference/request-images.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
@@ -80,7 +81,7 @@ export async function chatGeneration(
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),
     echoed: echoedOf(body),
-    showsReasoning: body.include_reasoning !== false,
+    showsReasoning: showsReasoning(body),
   }
   return {
     model,

@@ -13,11 +13,7 @@ import {
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
-import {
-  type Guidance,
-  REASONING_FIELDS,
-  reasoningGuidance,
-} from '#api/inference/reasoning-fields.ts'
+import { chatGuidance, REASONING_FIELDS } from '#api/inference/reasoning-fields.ts'
 import { RequestImages } from '#api/inference/request-images.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
@@ -104,10 +100,6 @@ const FIELDS = {
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
   ...REASONING_FIELDS,
-  include_reasoning: optionalBoolean({
-    default: true,
-    description: 'Whether the answer contains the reasoning of the model.',
-  }),
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }
@@ -156,7 +148,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     ...unsetSampling(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
-    ...templateOptions(body, messages, guidanceOf(body)),
+    ...templateOptions(body, messages, chatGuidance(body)),
     ...tokenRules(body),
     ...promptLogprobs(body),
     logprobs: logprobsOf(body),
@@ -213,15 +205,6 @@ export function chatInput(options: Chat): GenerateInput {
     ...(endsAfterCall && { endsAfterCall }),
     echo: false,
   }
-}
-
-function guidanceOf(body: ChatBody): Guidance {
-  return reasoningGuidance({
-    effort: { field: 'reasoning_effort', value: body.reasoning_effort },
-    verbosity: { field: 'verbosity', value: body.verbosity },
-    isEnabled: { field: 'enable_thinking', value: body.enable_thinking },
-    tokensMax: { field: 'thinking_token_budget', value: body.thinking_token_budget },
-  })
 }
 
 /** The text that `echo` puts before the answer: that of a final assistant message. */

@@ -76,6 +76,22 @@ it.each<[string, object, object, readonly object[]]>([
   ],
   [
     '/v1/chat/completions',
+    { ...CHAT, reasoning: { effort: 'low', max_tokens: 7, enabled: true } },
+    { reasoning_effort: 'low', ...ON },
+    [
+      { field: 'reasoning.max_tokens', thinkingTokensMax: 7 },
+      { field: 'reasoning.effort', thinkingTokensMax: 1024 },
+      { field: 'reasoning.enabled' },
+    ],
+  ],
+  [
+    '/v1/chat/completions',
+    { ...CHAT, reasoning: { effort: 'high' }, reasoning_effort: 'low' },
+    { reasoning_effort: 'low', ...ON },
+    [{ field: 'reasoning_effort', thinkingTokensMax: 1024 }],
+  ],
+  [
+    '/v1/chat/completions',
     { ...CHAT, enable_thinking: true, chat_template_kwargs: { enable_thinking: false } },
     { ...ON, enable_thinking: false },
     [{ field: 'enable_thinking' }, { field: 'chat_template_kwargs.enable_thinking' }],

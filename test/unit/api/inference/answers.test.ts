@@ -265,6 +265,7 @@ describe('the reasoning of an answer', () => {
   it.each([
     [{}, 'Hm.'],
     [{ include_reasoning: false }, null],
+    [{ reasoning: { exclude: true } }, null],
   ])('is in two fields of the message, with %j: %j', async (fields, text) => {
     const surface = await openSurface(thought)
     const reasoning = { reasoning_content: text, reasoning: text }
