@@ -227,6 +227,7 @@ export const RESPONSES_BODY = Type.Object(
       }),
     ),
     prompt: unsupported(),
+    moderation: unsupported(),
     reasoning: Type.Optional(nullable(REASONING_OPTIONS)),
     max_tool_calls: ineffective({
       type: ['integer', 'null'],

@@ -115,6 +115,7 @@ const INPUT: readonly Refusal[] = [
 ]
 
 const KEPT: readonly Refusal[] = [
+  [{ moderation: { model: 'x' } }, 'moderation', 'unsupported_parameter', /./],
   ...[
     { background: true },
     { previous_response_id: 'resp_1' },
