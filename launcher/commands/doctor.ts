@@ -70,7 +70,9 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'Storage',
-    remedy: 'check S3_ENDPOINT, S3_BUCKET and that the keys may read, write and delete',
+    remedy:
+      'check S3_ENDPOINT, S3_BUCKET and that the keys may read, write and delete; without S3, that ' +
+      'MILLRACE_DATA_DIR is writable',
     run: checkStorage,
   },
   { name: 'Disk', remedy: 'free some space below MILLRACE_DATA_DIR', run: checkDisk },
