@@ -2,9 +2,9 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 import type { TokenizedExample } from '#workers/training/examples.ts'
 import { LossModel } from '#workers/training/loss-model.ts'
 import { MatrixLayout } from '#workers/training/matrices.ts'
-import { AdamW } from '#workers/training/optimizer.ts'
 import { readTrainingGraph } from '#workers/training/run-training.ts'
 import { train } from '#workers/training/trainer.ts'
+import { beginState } from '#workers/training/training-state.ts'
 
 // Trains steps in a process of its own, as bench/peers/peft-steps.py does: one time a line, in
 // seconds. Arguments are the folder of the model, rank, texts of a step, tokens of a text, steps.
@@ -15,7 +15,8 @@ const runtime = openRuntime()
 const shape = { rank, alpha: 2 * rank }
 const { graph, file } = await readTrainingGraph({ folder, runtime }, shape)
 const layout = new MatrixLayout(graph.matrices, rank)
-const elements = layout.initialize(1)
+const { optimizer, reached } = beginState(layout.initialize(1))
+const { elements } = optimizer
 const model = await LossModel.open(runtime, graph, { file, layout, elements, session: {} })
 const examples = Array.from(
   { length: batchSize },
@@ -32,17 +33,9 @@ const plan = {
   replay: [],
   limits: { tokensMax: batchSize * length, packs: graph.hasSegments },
 }
-const reached = {
-  trainedTokens: 0,
-  trainLoss: 0,
-  validationLoss: null,
-  best: null,
-  staleEpochs: 0,
-}
-const state = { model, optimizer: new AdamW(elements), reached }
 const tools = { signal: new AbortController().signal, yieldNow: async () => {} }
 let startedAt = performance.now()
-for await (const _step of train(plan, state, tools)) {
+for await (const _step of train(plan, { model, optimizer, reached }, tools)) {
   process.stdout.write(`${(performance.now() - startedAt) / 1000}\n`)
   startedAt = performance.now()
 }

@@ -1,3 +1,4 @@
+import { defined } from '#shared/json.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type Graph, type GraphNode, int } from '#workers/graph/model.ts'
 
@@ -25,65 +26,100 @@ const PRODUCTS = new Set(['MatMul', 'Gemm', 'Conv', 'com.microsoft.FusedMatMul']
  * gradient of its end, so that they are computed when the backward pass arrives there.
  */
 export function recomputeActivations(passes: Passes, writer: GraphWriter): readonly GraphNode[] {
-  const { forward, backward, active, gradientOf } = passes
-  const view = new GraphView(forward)
-  const { segmentOf, ends } = findSegments(forward, active)
-  const scores = findScores(view, active)
-  const isKept = (tensor: string): boolean => {
-    const node = view.producer(tensor)
-    if (node === undefined || !active.has(tensor) || ends.includes(tensor)) return true
-    return PRODUCTS.has(operatorKey(node)) && !scores.has(node)
+  const recomputation = new Recomputation(passes, writer)
+  return passes.backward.flatMap((node) => {
+    const inputs = node.inputs.map((input) => recomputation.copyOf(input))
+    return [...writer.nodes.splice(0), { ...node, inputs }]
+  })
+}
+
+/** Writes the copies of forward nodes that the backward pass reads. */
+class Recomputation {
+  readonly #passes: Passes
+  readonly #writer: GraphWriter
+  readonly #view: GraphView
+  readonly #segments: Segments
+  readonly #scores: ReadonlySet<GraphNode>
+  readonly #copies = new Map<string, string>()
+  readonly #delayed = new Map<string, string>()
+
+  constructor(passes: Passes, writer: GraphWriter) {
+    const { forward, active } = passes
+    this.#passes = passes
+    this.#writer = writer
+    this.#view = new GraphView(forward)
+    this.#segments = findSegments(forward, active)
+    this.#scores = findScores(this.#view, active)
   }
-  const copies = new Map<string, string>()
-  const barriers = new Map<string, string>()
-  const copyOf = (tensor: string): string => {
-    const known = copies.get(tensor)
-    const node = view.producer(tensor)
-    const end = node && gradientOf(ends[segmentOf.get(node) ?? ends.length] ?? '')
-    if (known !== undefined || isKept(tensor) || node === undefined || end === undefined) {
-      return known ?? tensor
-    }
+
+  /** The tensor that the backward pass reads instead of one of the forward pass. */
+  copyOf(tensor: string): string {
+    const known = this.#copies.get(tensor)
+    if (known !== undefined) return known
+    const node = this.#view.producer(tensor)
+    if (node === undefined || this.#isKept(tensor, node)) return tensor
+    const end = this.#endOf(node)
+    if (end === undefined) return tensor
     const inputs = node.inputs.map((input) => {
-      const copy = copyOf(input)
-      const isComputed = copy === input && active.has(input) && view.producer(input) !== undefined
-      return isComputed ? after(input, end) : copy
+      const copy = this.copyOf(input)
+      return copy === input && this.#isComputed(input) ? this.#after(input, end) : copy
     })
-    const outputs = writer.emitMany(node.operator, inputs, {
+    const outputs = this.#writer.emitMany(node.operator, inputs, {
       count: node.outputs.length,
       domain: node.domain,
       attributes: node.attributes,
     })
-    for (const [index, output] of node.outputs.entries()) copies.set(output, outputs[index] ?? '')
-    return copies.get(tensor) ?? tensor
+    for (const [index, output] of node.outputs.entries()) {
+      this.#copies.set(output, defined(outputs[index]))
+    }
+    return defined(this.#copies.get(tensor))
   }
+
+  #isKept(tensor: string, node: GraphNode): boolean {
+    if (!this.#passes.active.has(tensor) || this.#segments.ends.includes(tensor)) return true
+    return PRODUCTS.has(operatorKey(node)) && !this.#scores.has(node)
+  }
+
+  /** Whether a tensor depends on a trained one, and is none itself. */
+  #isComputed(tensor: string): boolean {
+    return this.#passes.active.has(tensor) && this.#view.producer(tensor) !== undefined
+  }
+
+  /** The gradient of the end of a node's segment. */
+  #endOf(node: GraphNode): string | undefined {
+    const { ends, segmentOf } = this.#segments
+    const end = ends[defined(segmentOf.get(node))]
+    return end === undefined ? undefined : this.#passes.gradientOf(end)
+  }
+
   /** The tensor itself, but not before the gradient exists. */
-  const after = (tensor: string, gradient: string): string => {
+  #after(tensor: string, gradient: string): string {
     const key = `${tensor}\0${gradient}`
-    const known = barriers.get(key)
+    const known = this.#delayed.get(key)
     if (known !== undefined) return known
+    const writer = this.#writer
     const zero = writer.ints(0)
     const nothing = writer.emit('Slice', [writer.shape(gradient), zero, zero])
     const shape = writer.emit('Concat', [writer.shape(tensor), nothing], {
       attributes: { axis: int(0) },
     })
     const delayed = writer.emit('Reshape', [tensor, shape])
-    barriers.set(key, delayed)
+    this.#delayed.set(key, delayed)
     return delayed
   }
-  return backward.flatMap((node) => {
-    const inputs = node.inputs.map(copyOf)
-    return [...writer.nodes.splice(0), { ...node, inputs }]
-  })
+}
+
+/** The segment of each node, and the last tensors of the segments. */
+interface Segments {
+  readonly segmentOf: ReadonlyMap<GraphNode, number>
+  readonly ends: readonly string[]
 }
 
 /**
  * Segments of the forward pass, between tensors through which everything flows that depends on
  * trained ones, as the sum after each block of a decoder.
  */
-function findSegments(
-  { nodes }: Graph,
-  active: ReadonlySet<string>,
-): { readonly segmentOf: ReadonlyMap<GraphNode, number>; readonly ends: readonly string[] } {
+function findSegments({ nodes }: Graph, active: ReadonlySet<string>): Segments {
   const lastUse = new Map<string, number>()
   for (const [at, node] of nodes.entries()) for (const name of node.inputs) lastUse.set(name, at)
   const segmentOf = new Map<GraphNode, number>()
