@@ -22,22 +22,33 @@ const COMPLETION_TOKENS_DEFAULT = 16
 /** Families whose answers without `max_tokens` end at the context length. */
 const OPEN_ENDED: readonly unknown[] = ['chat', 'responses', 'edits']
 
+/** The tokens and limits that a request states. */
+interface RequestSizes {
+  /** The tokens of its text. */
+  readonly prompt: number
+  /** The limit of each answer; undefined if it states none. */
+  readonly perCopy: number | undefined
+  readonly copies: number
+  readonly modelName: string
+  /** Whether it continues a stored conversation. */
+  readonly continues: boolean
+  /** Whether an answer without a limit ends at the context length. */
+  readonly isOpenEnded: boolean
+}
+
 /**
  * The estimated charge of a request until its usage is known: its length plus its largest output.
  */
-export function estimateTokens(request: FastifyRequest): number {
-  const { prompt, perCopy = 0, copies } = sizesOf(request)
+export function estimateTokens({ prompt, perCopy = 0, copies }: RequestSizes): number {
   return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * copies))
 }
 
 /** The most that a request may use of a quota, by its length and the bounds of its model. */
 export function reservationOf(
-  request: FastifyRequest,
+  { prompt, perCopy, copies, modelName, continues, isOpenEnded }: RequestSizes,
   boundsOf: (modelName: string) => ModelBounds | undefined = () => undefined,
 ): Reservation {
-  const { prompt, perCopy, copies, modelName, continues } = sizesOf(request)
   const { price, contextLength } = boundsOf(modelName) ?? {}
-  const isOpenEnded = OPEN_ENDED.includes(request.routeOptions.config.scope)
   const rest = isOpenEnded ? Math.max(0, (contextLength ?? 0) - prompt) : 0
   const output = Math.min(perCopy ?? rest, contextLength ?? TOKENS_MAX)
   // The stored part of a conversation is not in the body.
@@ -52,26 +63,30 @@ export function reservationOf(
   }
 }
 
-function sizesOf({ body, headers, params, routeOptions }: FastifyRequest) {
+/** Reads the sizes of a request. */
+export function sizesOf({ body, headers, params, routeOptions }: FastifyRequest): RequestSizes {
+  const { scope } = routeOptions.config
+  const isOpenEnded = OPEN_ENDED.includes(scope)
   const { engine_id: engineId = '' } = (params ?? {}) as { readonly engine_id?: string }
   // The bytes of a form are an image or a recording.
   if (typeof body !== 'object' || body === null) {
-    return { prompt: 0, perCopy: 0, copies: 1, modelName: engineId, continues: false }
+    return { prompt: 0, perCopy: 0, copies: 1, modelName: engineId, continues: false, isOpenEnded }
   }
   const fields = body as Readonly<Record<string, unknown>>
   const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(
     (value) => typeof value === 'number' && value >= 0,
   )
-  const isCompletion = routeOptions.config.scope === 'completions'
   // A chunked body has no Content-Length.
   const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
   return {
     prompt: Math.ceil(Number(bytes) / BYTES_PER_TOKEN),
     perCopy:
-      (asked as number | undefined) ?? (isCompletion ? COMPLETION_TOKENS_DEFAULT : undefined),
+      (asked as number | undefined) ??
+      (scope === 'completions' ? COMPLETION_TOKENS_DEFAULT : undefined),
     copies: Math.min(COPIES_MAX, Math.max(1, count(fields.n), count(fields.best_of))),
     modelName: engineId || String(fields.model ?? ''),
     continues: Boolean(fields.previous_response_id ?? fields.conversation),
+    isOpenEnded,
   }
 }
 

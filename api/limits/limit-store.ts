@@ -10,6 +10,8 @@ const WINDOW_TTL_MS = 120_000
 
 /** The amounts that quotas limit. */
 export const AMOUNTS = ['requests', 'tokens', 'cost'] as const
+/** Their names in Lua. */
+const AMOUNT_NAMES = AMOUNTS.map((name) => `'${name}'`).join(', ')
 export type Amount = (typeof AMOUNTS)[number]
 export type Amounts = Readonly<Record<Amount, number>>
 
@@ -63,15 +65,14 @@ end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
 local verdict, freeMs, usedUp = 'admitted', 0, -1
--- What the running jobs leave of a quota; one job may always run.
+-- A job is refused if it and the running jobs may exceed a quota; one job may always run.
 local needsLease, reservedUp = {}, nil
+local names = {${AMOUNT_NAMES}}
 local wanted = {0, amountsOf(ARGV[7])}
 if runsJob then
   for i = 5, #KEYS do
-    local used = redis.call('HMGET', KEYS[i], ${AMOUNTS.map((name) => `'${name}'`).join(', ')})
+    local used = redis.call('HMGET', KEYS[i], unpack(names))
     local jobs = i < 7 and KEYS[4] or KEYS[3]
-    local isBusy = running(jobs, now) > 0
-    local reserved = redis.call('HMGET', jobs .. ':reserved', '', 'tokens', 'cost')
     for j = 1, #used do
       local place = (i - 5) * #used + j - 1
       local quota = tonumber(ARGV[10 + place])
@@ -79,8 +80,9 @@ if runsJob then
       elseif quota > 0 and tonumber(used[j]) >= quota and usedUp < 0 then usedUp = place end
       if quota > 0 and used[j] and j > 1 then
         needsLease[jobs] = true
-        local sum = tonumber(used[j]) + (tonumber(reserved[j]) or 0) + wanted[j]
-        if isBusy and sum > quota then reservedUp = jobs end
+        local isBusy = running(jobs, now) > 0
+        local reserved = tonumber(redis.call('HGET', jobs .. ':reserved', names[j]) or 0)
+        if isBusy and tonumber(used[j]) + reserved + wanted[j] > quota then reservedUp = jobs end
       end
     end
   end
@@ -134,7 +136,7 @@ if ARGV[3] ~= '' then
   release(KEYS[3], ARGV[3])
   release(KEYS[4], ARGV[3])
 end
-local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
+local fields = {${AMOUNT_NAMES}}
 for i = 5, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 1 then
     for j = 1, #fields do redis.call('HINCRBY', KEYS[i], fields[j], ARGV[3 + j]) end
@@ -145,7 +147,7 @@ end
 /** Creates a counter unless it exists; KEYS: the counter, ARGV: its TTL and amounts. */
 const FILL = defineScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then return end
-local fields = {${AMOUNTS.map((name) => `'${name}'`).join(', ')}}
+local fields = {${AMOUNT_NAMES}}
 for j = 1, #fields do redis.call('HSET', KEYS[1], fields[j], ARGV[1 + j]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 `)

@@ -8,7 +8,7 @@ import type { Quotas } from '#shared/db/schema/quotas.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { estimateTokens, type ModelBounds, reservationOf } from './estimate.ts'
+import { estimateTokens, type ModelBounds, reservationOf, sizesOf } from './estimate.ts'
 import { Leases, LIVE_LEASE_MS_MIN, leaseOf } from './leases.ts'
 import {
   type Amounts,
@@ -61,12 +61,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     if (!isLimited(limits)) return
     const subject = subjectOf(caller, request, clock.now())
     const isJob = runsJob(request)
-    const wanted = {
-      tokens: isJob ? estimateTokens(request) : 0,
-      lease: isJob
-        ? leaseOf(`${request.id}:${clock.monotonic()}`, reservationOf(request, services.boundsOf))
-        : '',
-    }
+    const wanted = isJob ? jobCharge(services, request, limits) : { tokens: 0, lease: '' }
     let charged: Charge
     try {
       charged = await chargeKnown({ ...services, limits }, subject, wanted)
@@ -88,6 +83,19 @@ export function createLimiter(services: LimiterServices): Limiter {
     if (!isJob) return
     settleAtTheEnd(services, leases, { request, reply, subject, charged, limits, ...wanted })
   }
+}
+
+/** The estimated tokens of a job, and its lease, which reserves them if there are quotas. */
+function jobCharge(
+  { clock, boundsOf }: LimiterServices,
+  request: FastifyRequest,
+  limits: RequestLimits,
+): { readonly tokens: number; readonly lease: string } {
+  const sizes = sizesOf(request)
+  const hasQuotas = reserves(limits, 'organization') || reserves(limits, 'api_key')
+  const reservation = hasQuotas ? reservationOf(sizes, boundsOf) : { tokens: 0, costParts: 0 }
+  const lease = leaseOf(`${request.id}:${clock.monotonic()}`, reservation)
+  return { tokens: estimateTokens(sizes), lease }
 }
 
 /** Charges a request, filling missing counters first. If that fails, quotas are not enforced. */

@@ -194,40 +194,25 @@ describe('a quota of a key', () => {
     expect(statuses.filter((status) => status === 429)).toHaveLength(15)
   })
 
+  // Each request is estimated at 20 tokens, 16 of which are the default of `max_tokens`.
+  const tokens = { quotas: { tokensPerDay: 40 }, use: { tokens: 20, cost: 0 }, atMost: 2 }
+  // The cost of 16 tokens of output and 8 of input; the third request may run alone.
+  const cost = { quotas: { costPerDay: 0.0004 }, use: { tokens: 24, cost: 0.000168 }, atMost: 3 }
   it.for([
-    ['of a key', true],
-    ['of an organization', false],
+    ['tokens of a key', tokens, true],
+    ['tokens of an organization', tokens, false],
+    ['cost of a key', cost, true],
+    ['cost of an organization', cost, false],
   ] as const)(
-    'on tokens %s is not exceeded by requests at the same time',
-    async ([, isOfKey], { database, redisUrl, keyPrefix }) => {
-      const use = { tokens: 20, cost: 0 }
+    'on %s is not exceeded by requests at the same time',
+    async ([, { quotas, use, atMost }, isOfKey], { database, redisUrl, keyPrefix }) => {
       const services = { database, redisUrl, keyPrefix }
       const { newKey, statusOf, limitOrganization } = await openProcess(services, { use })
-      const { secret } = await newKey(isOfKey ? { tokensPerDay: 40 } : {})
-      if (!isOfKey) await limitOrganization({ tokensPerDay: 40 })
-      // Each is estimated at 20 tokens, 16 of which are the default of `max_tokens`.
+      const { secret } = await newKey(isOfKey ? quotas : {})
+      if (!isOfKey) await limitOrganization(quotas)
       const statuses = await Promise.all(Array.from({ length: 20 }, () => statusOf(secret)))
       expect(new Set(statuses)).toEqual(new Set([200, 429]))
-      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(2)
-    },
-  )
-
-  it.for([
-    ['of a key', true],
-    ['of an organization', false],
-  ] as const)(
-    'on cost %s is not exceeded by requests at the same time',
-    async ([, isOfKey], { database, redisUrl, keyPrefix }) => {
-      // The cost of 16 tokens of output and 8 of input.
-      const use = { tokens: 24, cost: 0.000168 }
-      const services = { database, redisUrl, keyPrefix }
-      const { newKey, statusOf, limitOrganization } = await openProcess(services, { use })
-      const { secret } = await newKey(isOfKey ? { costPerDay: 0.0004 } : {})
-      if (!isOfKey) await limitOrganization({ costPerDay: 0.0004 })
-      const statuses = await Promise.all(Array.from({ length: 20 }, () => statusOf(secret)))
-      expect(new Set(statuses)).toEqual(new Set([200, 429]))
-      // The third may run alone.
-      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(3)
+      expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(atMost)
     },
   )
 
