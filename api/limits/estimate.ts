@@ -84,7 +84,8 @@ export function sizesOf({ body, headers, params, routeOptions }: FastifyRequest)
       (asked as number | undefined) ??
       (scope === 'completions' ? COMPLETION_TOKENS_DEFAULT : undefined),
     copies: Math.min(COPIES_MAX, Math.max(1, count(fields.n), count(fields.best_of))),
-    modelName: engineId || String(fields.model ?? ''),
+    // The limits come before the checks of the schema: the field may have any type.
+    modelName: engineId || (typeof fields.model === 'string' ? fields.model : ''),
     continues: Boolean(fields.previous_response_id ?? fields.conversation),
     isOpenEnded,
   }
