@@ -87,6 +87,11 @@ export async function spawnReady(script: string, args: readonly string[]): Promi
   return { child, workerId, exited, kill: (signal) => void child.kill(signal) }
 }
 
+/** A submitter that tells whether it can take jobs at this moment. */
+interface TestSubmitter extends OpenSubmitter {
+  isConnected(): boolean
+}
+
 /** Opens a submitter on connections of its own. */
 export async function openTestSubmitter(
   redisUrl: string,
@@ -94,7 +99,7 @@ export async function openTestSubmitter(
   queueDepthMax = 1000,
   observers: readonly JobObserver[] = [],
   queuedBytesMax = 64 * 1024 * 1024,
-): Promise<OpenSubmitter> {
+): Promise<TestSubmitter> {
   const redis = await openRedis(redisUrl, 'producer', log)
   const reader = await openRedis(redisUrl, 'reader', log)
   const keys = queueKeys(prefix)
@@ -111,6 +116,7 @@ export async function openTestSubmitter(
   })
   return {
     ...submitter,
+    isConnected: () => redis.status === 'ready',
     async close() {
       await submitter.close()
       redis.disconnect()

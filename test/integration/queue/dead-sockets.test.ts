@@ -74,7 +74,7 @@ describe('connections to Redis that are dead without a word', () => {
 
 describe('a Redis that answers nothing for a while', () => {
   it('has the worker wait for jobs again once it answers', { timeout: TIMEOUT_MS }, async () => {
-    const { redis, run } = await openWorld({ isDirect: true })
+    const { redis, run, submitter } = await openWorld({ isDirect: true })
     expect((await run('x')).text).toBe(toyText(TOKENS))
     const client = new Redis(redis.url)
     closers.push(() => client.disconnect())
@@ -86,7 +86,7 @@ describe('a Redis that answers nothing for a while', () => {
     // Longer than a connection may be silent, so that it is replaced.
     await sleep(SILENCE_MS + 1000)
     process.kill(pid, 'SIGCONT')
-    await eventually(async () => (await waiting()) === 2)
+    await eventually(async () => (await waiting()) === 2 && submitter.isConnected())
     expect((await run('x')).text).toBe(toyText(TOKENS))
   })
 })
