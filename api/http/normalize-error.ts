@@ -124,7 +124,7 @@ function clientError(error: ForeignError): ServiceError | undefined {
 
 function malformedJson(error: ForeignError): ServiceError {
   return failure.invalidRequest(
-    "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload, but what was sent was not valid JSON.)",
+    "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload, but what was sent was not valid JSON.) A field named __proto__ is refused too.",
     { cause: error },
   )
 }

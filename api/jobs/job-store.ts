@@ -24,6 +24,7 @@ import {
   isBeyondRowWhere,
   secondsFromNow,
 } from '#shared/db/expressions.ts'
+import { findRetention } from '#shared/db/organizations.ts'
 import { readPage } from '#shared/db/replica.ts'
 import {
   JOB_PRIORITIES,
@@ -176,10 +177,8 @@ export class JobStore {
 
   /** Whether the organization's policy is to store nothing. */
   async storesNothing(organizationId: string): Promise<boolean> {
-    const { id, retentionDays } = this.#tables.organizations
-    const found = this.#db.select({ days: retentionDays }).from(this.#tables.organizations)
-    const [row] = await found.where(eq(id, organizationId))
-    return (row?.days ?? this.#retentionDays) === 0
+    const own = await findRetention(this.#db, this.#tables, organizationId)
+    return (own?.days ?? this.#retentionDays) === 0
   }
 
   async find(organizationId: string, id: string): Promise<JobSummary | undefined> {

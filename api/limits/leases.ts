@@ -50,7 +50,7 @@ end
 
 /** A lease of a process that ended frees its place after this time at the latest. */
 export const LEASE_MS = 15_000
-const RENEWAL_MS = 5000
+const RENEWAL_MS = 2000
 /** A lease with less time than this was not renewed: its process has ended or is stalled. */
 export const LIVE_LEASE_MS_MIN = LEASE_MS - 2 * RENEWAL_MS
 

@@ -3,6 +3,7 @@ import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
 import { isOrphan } from '#api/jobs/job-store.ts'
 import type { ContentsReader } from '#api/v1/request-context.ts'
 import type { Db } from '#shared/db/client.ts'
+import { findRetention } from '#shared/db/organizations.ts'
 import type { JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
@@ -60,10 +61,8 @@ export class ConversationStore {
 
   /** Days; 0 for organizations that store nothing or do not exist. */
   async #retentionOf(db: Db, organizationId: string): Promise<number> {
-    const { organizations } = this.#tables
-    const found = db.select({ days: organizations.retentionDays }).from(organizations)
-    const [organization] = await found.where(eq(organizations.id, organizationId))
-    return organization === undefined ? 0 : (organization.days ?? this.#retentionDays)
+    const own = await findRetention(db, this.#tables, organizationId)
+    return own === undefined ? 0 : (own.days ?? this.#retentionDays)
   }
 
   #one(organizationId: string, id: string): SQL | undefined {

@@ -56,6 +56,16 @@ export async function findQuotas(
   return rows[0]
 }
 
+/** The organization's own retention in days, null without one; undefined if it does not exist. */
+export async function findRetention(
+  db: Db,
+  { organizations }: Pick<OrganizationTables, 'organizations'>,
+  id: string,
+): Promise<{ readonly days: number | null } | undefined> {
+  const found = db.select({ days: organizations.retentionDays }).from(organizations)
+  return (await found.where(eq(organizations.id, id)))[0]
+}
+
 type Tables = Pick<OrganizationTables, 'organizations' | 'members' | 'users'>
 
 /**

@@ -56,13 +56,15 @@ export async function probeRedis(url: string): Promise<void> {
 
 /**
  * Explains why no connection can be opened. The client reports of sentinels only that none answers,
- * and of a server that expects TLS only that it does not answer.
+ * and of a server without TLS, or in protected mode, only that it closed the connection.
  */
 export async function explain(url: string, reason: string): Promise<string> {
   const target = parseRedisUrl(url)
   if (target.kind !== 'sentinel') {
-    const isPlain = await Promise.all(encryptedNodesOf(target).map(speaksPlainly))
-    return isPlain.includes(true) ? NO_TLS : reason
+    const { nodes, isTls } = nodesOf(target)
+    const answers = await Promise.all(nodes.map(answerOf))
+    if (isTls) return answers.some((answer) => /^[+-]/.test(answer)) ? NO_TLS : reason
+    return answers.some((answer) => answer.startsWith('-DENIED')) ? PROTECTED : reason
   }
   const answers = await Promise.all(target.sentinels.map((node) => askSentinel(target, node)))
   // If a sentinel knows the master, the failure is the master's.
@@ -71,27 +73,33 @@ export async function explain(url: string, reason: string): Promise<string> {
 }
 
 const NO_TLS = 'it does not speak TLS: write redis instead of rediss'
+const PROTECTED = 'it is in protected mode: give it a password, or set protected-mode to no'
 
 interface Node {
   readonly host: string
   readonly port: number
 }
 
-/** The servers to which a URL asks for TLS. */
-function encryptedNodesOf(target: Exclude<RedisTarget, SentinelTarget>): readonly Node[] {
-  if (target.kind === 'cluster') return target.isTls ? target.nodes : []
-  if (!target.url.startsWith('rediss:')) return []
-  const { hostname, port } = new URL(target.url)
-  return [{ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 6379) }]
+/** The servers of a URL, and whether it asks for TLS. */
+function nodesOf(target: Exclude<RedisTarget, SentinelTarget>): {
+  readonly nodes: readonly Node[]
+  readonly isTls: boolean
+} {
+  if (target.kind === 'cluster') return target
+  // The path of a socket, which other machines cannot reach.
+  if (target.url.startsWith('/')) return { nodes: [], isTls: false }
+  const { protocol, hostname, port } = new URL(target.url)
+  const node = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 6379) }
+  return { nodes: [node], isTls: protocol === 'rediss:' }
 }
 
-/** Whether a server answers a command without TLS. */
-function speaksPlainly({ host, port }: Node): Promise<boolean> {
+/** The answer of a server to a command without TLS; empty if none. */
+function answerOf({ host, port }: Node): Promise<string> {
   const socket = connect({ host, port, timeout: CONNECT_TIMEOUT_MS })
   socket.on('connect', () => socket.write('PING\r\n'))
-  return new Promise<boolean>((resolve) => {
-    socket.once('data', (answer) => resolve(/^[+-]/.test(answer.toString('latin1'))))
-    for (const end of ['error', 'timeout', 'close']) socket.once(end, () => resolve(false))
+  return new Promise<string>((resolve) => {
+    socket.once('data', (answer) => resolve(answer.toString('latin1')))
+    for (const end of ['error', 'timeout', 'close']) socket.once(end, () => resolve(''))
   }).finally(() => socket.destroy())
 }
 

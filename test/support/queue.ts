@@ -87,7 +87,7 @@ export async function spawnReady(script: string, args: readonly string[]): Promi
   return { child, workerId, exited, kill: (signal) => void child.kill(signal) }
 }
 
-/** A submitter that tells whether it can take jobs at this moment. */
+/** A submitter that reports whether it is connected to Redis. */
 interface TestSubmitter extends OpenSubmitter {
   isConnected(): boolean
 }

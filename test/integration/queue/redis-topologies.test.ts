@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 
 import type { Cluster } from 'ioredis'
@@ -74,6 +76,22 @@ describe('a server without TLS', () => {
 
   it('reports the connection error if nothing listens', async () => {
     await expect(probeRedis('rediss://127.0.0.1:1')).rejects.toThrow(/ECONNREFUSED/)
+  })
+})
+
+describe('a server in protected mode', () => {
+  it('is named', async () => {
+    // As Redis answers to other machines, which a test cannot be.
+    const server = createServer((socket) =>
+      socket.on('error', () => {}).end('-DENIED Redis is\r\n'),
+    )
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    const reason = /it is in protected mode: give it a password/
+    const url = `redis://127.0.0.1:${port}`
+    await expect(openRedis(url, 'producer', log, 500)).rejects.toThrow(reason)
+    await expect(probeRedis(url)).rejects.toThrow(reason)
+    server.close()
   })
 })
 
