@@ -7,8 +7,12 @@ export interface LargeRequest {
   readonly method: string
   readonly path: string
   readonly type?: string
-  readonly body?: string
+  /** Writes the body, megabytes that most requests of a draw never need. */
+  readonly writeBody?: () => string
 }
+
+/** How one field is made large, and what writes that body. */
+type LargeBody = readonly [name: string, writeBody: () => string]
 
 const LEVELS_MAX = 5
 const BOUNDARY = 'b0undary'
@@ -62,22 +66,18 @@ export function largeRequests(operation: Operation, size: number): LargeRequest[
   }))
   if (body === undefined) return inUrl
   const plain = sampleOf(body.schema, operation.path) as Readonly<Record<string, unknown>>
-  const bodies =
+  const unknown = () => JSON.stringify({ ...plain, ...members(90, 'a'), more: members(size, 1) })
+  const bodies: LargeBody[] =
     body.type === 'form'
-      ? Object.keys(body.schema.properties ?? {}).map(
-          (name) => [name, largeForm(name, size)] as const,
-        )
+      ? Object.keys(body.schema.properties ?? {}).map((name) => [name, () => largeForm(name, size)])
       : [
           ...largeBodies(body.schema, plain, size),
-          [
-            'unknown fields',
-            JSON.stringify({ ...plain, ...members(90, 'a'), more: members(size, 1) }),
-          ] as const,
-          ['repeated fields', repeated(plain, size)] as const,
+          ['unknown fields', unknown],
+          ['repeated fields', () => repeated(plain, size)],
         ]
   const type =
     body.type === 'form' ? `multipart/form-data; boundary=${BOUNDARY}` : 'application/json'
-  return [...inUrl, ...bodies.map(([name, text]) => ({ name, method, path, type, body: text }))]
+  return [...inUrl, ...bodies.map(([name, writeBody]) => ({ name, method, path, type, writeBody }))]
 }
 
 function filledPath({ path }: Operation, value: string): string {
@@ -95,11 +95,13 @@ function largeBodies(
   schema: Schema,
   plain: Readonly<Record<string, unknown>>,
   size: number,
-): (readonly [string, string])[] {
+): LargeBody[] {
   return fieldsOf(schema, []).flatMap(({ path, type }) =>
     largeValues(type, size).map(
-      ([how, value]) =>
-        [`${path.join('.')} ${how}`, JSON.stringify(withField(plain, path, value))] as const,
+      ([how, makeValue]): LargeBody => [
+        `${path.join('.')} ${how}`,
+        () => JSON.stringify(withField(plain, path, makeValue())),
+      ],
     ),
   )
 }
@@ -137,17 +139,17 @@ function fieldsOf(schema: Schema, path: readonly string[]): Field[] {
   return [...unique.values()]
 }
 
-function largeValues(type: Field['type'], size: number): (readonly [string, unknown])[] {
+function largeValues(type: Field['type'], size: number): (readonly [string, () => unknown])[] {
   if (type === 'text') {
     return [
-      ['of words', 'Good morning, fox! '.repeat(size / 19)],
-      ['of marks', '\u0301'.repeat(size / 2)],
+      ['of words', () => 'Good morning, fox! '.repeat(size / 19)],
+      ['of marks', () => '\u0301'.repeat(size / 2)],
     ]
   }
-  if (type === 'object') return [['of members', members(size, 'a')]]
+  if (type === 'object') return [['of members', () => members(size, 'a')]]
   return [
-    ['of texts', Array(Math.floor(size / 10)).fill('a')],
-    ['of objects', Array(Math.floor(size / 800)).fill(HINTS)],
+    ['of texts', () => Array(Math.floor(size / 10)).fill('a')],
+    ['of objects', () => Array(Math.floor(size / 800)).fill(HINTS)],
   ]
 }
 

@@ -167,9 +167,10 @@ async function credentialFor({ surface, path }: Operation): Promise<string> {
 }
 
 async function costOfLarge(
-  { method, path, type, body }: LargeRequest,
+  { method, path, type, writeBody }: LargeRequest,
   credential: string,
 ): Promise<Cost & { readonly status: number }> {
+  const body = writeBody?.()
   await turns()
   const answer = await fetch(`${target.api.url}${path}`, {
     method,
