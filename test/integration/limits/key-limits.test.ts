@@ -139,7 +139,7 @@ describe('a key with limits of its own', () => {
     expect([await statusOf(), await statusOf()]).toEqual([200, 429])
     const changed = await keys.limit('org-one', key.id, { requestsPerMinute: null })
     expect(changed).toMatchObject({ requestsPerMinute: null, concurrentJobs: null })
-    await expect.poll(statusOf, { timeout: 10_000 }).toBe(200)
+    await expect.poll(statusOf).toBe(200)
     expect(await keys.limit('org-two', key.id, { requestsPerMinute: 1 })).toBeUndefined()
   })
 })

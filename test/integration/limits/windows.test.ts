@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis'
-import { afterEach, describe, expect } from 'vitest'
+import { afterEach, beforeEach, describe, expect } from 'vitest'
 
 import {
   charge,
@@ -14,6 +14,7 @@ import { usedOf, WINDOW_MS } from '#api/limits/windows.ts'
 import { NO_QUOTAS } from '#shared/db/schema/quotas.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { stayInOne } from '#test/support/boundaries.ts'
 import { NO_LIMITS } from '#test/support/limits.ts'
 import { it } from '#test/support/services.ts'
 
@@ -22,6 +23,8 @@ const NONE = { requests: 0, tokens: 0, cost: 0 }
 const NO_JOB = { tokens: 0, lease: '' }
 const job = (tokens: number, lease = 'job') => ({ tokens, lease })
 const closers: (() => unknown)[] = []
+
+beforeEach(() => stayInOne('minute'))
 
 afterEach(() => {
   for (const close of closers.splice(0)) close()
