@@ -87,9 +87,9 @@ export async function spawnReady(script: string, args: readonly string[]): Promi
   return { child, workerId, exited, kill: (signal) => void child.kill(signal) }
 }
 
-/** A submitter that reports whether it is connected to Redis. */
+/** A submitter that reports whether Redis answers it at this moment. */
 interface TestSubmitter extends OpenSubmitter {
-  isConnected(): boolean
+  isConnected(): Promise<boolean>
 }
 
 /** Opens a submitter on connections of its own. */
@@ -116,7 +116,11 @@ export async function openTestSubmitter(
   })
   return {
     ...submitter,
-    isConnected: () => redis.status === 'ready',
+    isConnected: () =>
+      redis.ping().then(
+        () => true,
+        () => false,
+      ),
     async close() {
       await submitter.close()
       redis.disconnect()
@@ -140,7 +144,7 @@ export function toyRequest(
     model: TOY,
     input: toyInput(text, maxTokens),
     organizationId: 'org',
-    deadlineAtMs: Date.now() + 30_000,
+    deadlineAtMs: Date.now() + 60_000,
     signal: new AbortController().signal,
     ...overrides,
   }

@@ -120,7 +120,9 @@ export async function startCluster(): Promise<RedisCluster> {
     await waitFor(connect(port), async (redis) => {
       const [state, nodes] = [await redis.cluster('INFO'), await redis.cluster('SLOTS')]
       const areReplicated = (nodes as unknown[][]).every((slots) => slots.length === 4)
-      return state.includes('cluster_state:ok') && areReplicated
+      // A replica that never reached its master is not promoted.
+      const isLinked = /role:master|master_link_status:up/.test(await redis.info('replication'))
+      return state.includes('cluster_state:ok') && areReplicated && isLinked
     })
   }
   const masterOf = async (key: string): Promise<Server | undefined> => {

@@ -86,7 +86,7 @@ it('the batches of a deleted organization end without being run', async () => {
   suite.start()
   const status = async () =>
     (await query('select status from batches where id = $1', [id])).rows[0].status
-  await expect.poll(status, { timeout: 20_000 }).toBe('cancelled')
+  await expect.poll(status).toBe('cancelled')
   expect(runs).toBe(0)
   await query('update organizations set deleted_at = null')
 })

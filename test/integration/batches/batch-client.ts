@@ -45,9 +45,7 @@ export async function createBatch(
 
 /** Waits until a batch is in a state. */
 export async function reach(client: OpenAI, id: string, status: string) {
-  await expect
-    .poll(async () => (await client.batches.retrieve(id)).status, { timeout: 30_000 })
-    .toBe(status)
+  await expect.poll(async () => (await client.batches.retrieve(id)).status).toBe(status)
   return client.batches.retrieve(id)
 }
 

@@ -155,7 +155,7 @@ describe('a batch', () => {
       })
     const { id } = await createBatch(suite.client, [line('r0')])
     suite.start()
-    await expect.poll(() => countRunning(id), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => countRunning(id)).toBe(1)
     await suite.drivers.pop()?.stop()
     expect(await countRunning(id)).toBe(0)
     suite.service.execute = async () => ({})
@@ -189,9 +189,7 @@ describe('a batch', () => {
     )
     suite.start()
     await expect
-      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed, {
-        timeout: 10_000,
-      })
+      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed)
       .toBe(1)
     expect((await suite.client.batches.cancel(id)).status).toBe('cancelling')
     const done = await reach(suite.client, id, 'cancelled')
@@ -218,9 +216,7 @@ describe('a batch', () => {
     }
     suite.start()
     await expect
-      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed, {
-        timeout: 10_000,
-      })
+      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed)
       .toBe(1)
     await suite.service.database.pool.query('update batches set expires_at = now() where id = $1', [
       id,

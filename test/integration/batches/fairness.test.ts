@@ -60,11 +60,11 @@ it('a line of another organization runs beside slow ones that fill their slots',
   await reach(suite.client, slow, 'in_progress')
   await expect.poll(() => started.length).toBe(32)
   const other = await batchOf(['other-0', 'other-1'], OTHER)
-  await expect.poll(() => started, { timeout: 10_000 }).toContain('other-0')
+  await expect.poll(() => started).toContain('other-0')
   end('other-0')
-  await expect.poll(() => started, { timeout: 10_000 }).toContain('other-1')
+  await expect.poll(() => started).toContain('other-1')
   end('other-1')
-  await expect.poll(() => statusOf(other), { timeout: 10_000 }).toBe('completed')
+  await expect.poll(() => statusOf(other)).toBe('completed')
   expect(started.filter((name) => name.startsWith('slow'))).toHaveLength(32)
   await suite.client.batches.cancel(slow)
 })
@@ -77,13 +77,13 @@ it('a slot that becomes free goes to the organization with the fewest lines in f
     await batchOf(named('c', 30)),
   ]
   suite.start()
-  await expect.poll(() => started.length, { timeout: 10_000 }).toBe(32)
+  await expect.poll(() => started.length).toBe(32)
   const first = [...started]
   const other = await batchOf(named('other', 30), OTHER)
   const ofOther = () => started.filter((name) => name.startsWith('other')).length
-  await expect.poll(ofOther, { timeout: 10_000 }).toBe(1)
+  await expect.poll(ofOther).toBe(1)
   for (const name of first.slice(0, 8)) end(name)
-  await expect.poll(() => started.length, { timeout: 10_000 }).toBe(40)
+  await expect.poll(() => started.length).toBe(40)
   expect(ofOther()).toBe(8)
   for (const id of [...batches, other]) {
     await suite.service.database.pool.query(
@@ -129,9 +129,9 @@ it('the validation of slow files of one organization delays no file of another',
   suite.drivers.push(suite.service.startDriver({ store: held }))
   // Two files are read at a time; which of them is opened first is not said.
   const begun = () => new Set(opened.map(nameOf))
-  await expect.poll(begun, { timeout: 10_000 }).toEqual(new Set([slow[0], other]))
+  await expect.poll(begun).toEqual(new Set([slow[0], other]))
   release(keyOf(other))
-  await expect.poll(begun, { timeout: 10_000 }).toEqual(new Set([slow[0], other, third]))
+  await expect.poll(begun).toEqual(new Set([slow[0], other, third]))
   release(keyOf(third))
   release(keyOf(slow[0] ?? ''))
   for (const id of [...slow, other, third]) {

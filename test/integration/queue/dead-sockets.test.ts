@@ -66,7 +66,7 @@ describe('connections to Redis that are dead without a word', () => {
       proxies[side].abandon()
       const seen = await running
       expect([seen.text, seen.results]).toEqual([toyText(TOKENS), 1])
-      await eventually(() => submitter.ledger.workers.length === 1)
+      await eventually(() => submitter.ledger.workers.length === 1 && submitter.isConnected())
       expect((await run('x')).text).toBe(toyText(TOKENS))
     },
   )

@@ -49,7 +49,7 @@ it('logs an outage of Redis once, however often the connection is tried again', 
   })
   await server.kill()
   await expect
-    .poll(() => attempts, { timeout: 10_000 })
+    .poll(() => attempts)
     .toBeGreaterThan(3)
     .finally(() => server.start())
   expect(warnings).toMatchObject([{ operation: 'redis.connect', role: 'worker' }])

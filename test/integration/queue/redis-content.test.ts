@@ -127,12 +127,12 @@ async function runBatch(tiers: Tiers, ask: Ask, canaries: Canaries): Promise<voi
     const answer = await fetch(`${tiers.url}/v1/batches/${batch.id}`, { headers })
     return ((await answer.json()) as { status: string }).status
   }
-  await expect.poll(statusOf, { timeout: 30_000 }).toBe('completed')
+  await expect.poll(statusOf).toBe('completed')
 }
 
 async function rewrite(redis: Redis): Promise<void> {
   await redis.bgrewriteaof()
   await expect
-    .poll(() => redis.info('persistence'), { timeout: 20_000 })
+    .poll(() => redis.info('persistence'))
     .toMatch(/aof_rewrite_in_progress:0[\s\S]*aof_rewrite_scheduled:0/)
 }
