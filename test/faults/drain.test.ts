@@ -69,8 +69,12 @@ describe('an API process whose drain time is over', () => {
     const tiers = await open({ MILLRACE_DRAIN_TIMEOUT: '1' })
     await tiers.startToyWorker(16)
     const whole = tiers.post(toyBody('stepMs=20', 2000, false))
-    const stream = tiers.read('stepMs=20', 2000)
-    await timeUntil(async () => (await tiers.numHeld()) === 2)
+    let hasText = false
+    const onChunk = (): void => {
+      hasText = true
+    }
+    const stream = tiers.read('stepMs=20', 2000, { onChunk })
+    await timeUntil(async () => hasText && (await tiers.numHeld()) === 2)
     tiers.api.kill('SIGTERM')
     const [refused, seen] = await Promise.all([whole, stream])
     expect(refused.status).toBe(503)

@@ -16,7 +16,7 @@ import { toyText } from '#test/support/toy-worker.ts'
 const FROZEN_MS = scale(30_000, 2500)
 const RUN_MS = scale(60_000, 4000)
 const STREAMS = 8
-const SHORT_TOKENS = 40
+const SHORT_TOKENS = 20
 const TIMEOUT_MS = 240_000
 /** The replies of the zombie that arrive after those of the worker in its place. */
 const COME_LATE = ['delta', 'result']
@@ -41,7 +41,7 @@ describe('R2: a worker is frozen and thawed', () => {
         async () => {
           // Its later replies, and the ends of the short streams, arrive late.
           ending = world.stream(STREAMS, SHORT_TOKENS, () => proxy.hold(), 'stepMs=20')
-          await sleep(SHORT_TOKENS * 20 + 500)
+          await sleep(SHORT_TOKENS * 20 + 900)
           zombie.kill('SIGSTOP')
           await world.spawnWorker()
           setTimeout(() => {
