@@ -231,7 +231,7 @@ describe('the telemetry of a process', () => {
     const admin = { authorization: `Bearer ${adminToken}` }
     const list = '/admin/queues/api/queues?activeQueue=embedding.tiny-embed&status=latest&page=1'
     const shown = async () => (await call(list, undefined, admin)).text
-    await expect.poll(shown, { timeout: 20_000 }).toContain('[redacted]')
+    await expect.poll(shown).toContain('[redacted]')
     const id = /"id":"(job_[^"]+)"/.exec(await shown())?.[1] ?? ''
     const job = await call(`/admin/queues/api/queues/embedding.tiny-embed/${id}`, undefined, admin)
     expect(job.status).toBe(200)

@@ -65,7 +65,7 @@ describe('AUTH_METRICS_EXPORTER', () => {
             name === 'http_server_request_duration_seconds' &&
             Object.entries(route).every(([key, value]) => attributes[key] === value),
         )
-      await expect.poll(counted, { timeout: 20_000 }).toMatchObject({ type: 'histogram', value: 3 })
+      await expect.poll(counted).toMatchObject({ type: 'histogram', value: 3 })
       expect(counted()?.resource).toMatchObject({ 'service.name': 'my-mill', team: 'a' })
       expect(counted()?.resource['auth.version']).toMatch(/^\d+\.\d+\.\d+/)
       const types = new Map(receiver.points.map(({ name, type }) => [name, type]))
@@ -114,12 +114,12 @@ describe('AUTH_TRACING_ENABLED', () => {
       await (await fetch(`${url}/settings`)).text()
       // Spans of its start may come first, in batches of their own.
       const sent = () => Buffer.concat(spans().map(({ body }) => body)).toString('latin1')
-      await expect.poll(sent, { timeout: 20_000 }).toContain('GET /settings')
+      await expect.poll(sent).toContain('GET /settings')
       expect(spans().every(({ contentType }) => contentType === 'application/x-protobuf')).toBe(
         true,
       )
       const log = () => readFile(join(folder, 'api.log'), 'utf8')
-      await expect.poll(log, { timeout: 20_000 }).toContain('"operation":"telemetry"')
+      await expect.poll(log).toContain('"operation":"telemetry"')
       const lines = await log()
       // Every line of the library is a line of the log.
       for (const line of lines.trim().split('\n')) expect(() => JSON.parse(line)).not.toThrow()
@@ -139,7 +139,7 @@ describe('AUTH_TRACING_ENABLED', () => {
     await withTiers(env, async ({ url }) => {
       await (await fetch(`${url}/settings`)).text()
       await expect
-        .poll(() => [...collector.paths].sort(), { timeout: 20_000 })
+        .poll(() => [...collector.paths].sort())
         .toEqual([
           '/opentelemetry.proto.collector.metrics.v1.MetricsService/Export',
           '/opentelemetry.proto.collector.trace.v1.TraceService/Export',
@@ -159,7 +159,7 @@ describe('AUTH_TRACING_ENABLED', () => {
       const lines = async () =>
         (await readFile(join(folder, 'api.log'), 'utf8')).match(/telemetry is not delivered/g)
       for (let n = 0; n < 20; n += 1) expect((await fetch(`${url}/settings`)).status).toBe(200)
-      await expect.poll(async () => (await lines())?.length, { timeout: 30_000 }).toBe(1)
+      await expect.poll(async () => (await lines())?.length).toBe(1)
       for (let n = 0; n < 20; n += 1) expect((await fetch(`${url}/settings`)).status).toBe(200)
       expect((await lines())?.length).toBe(1)
     })

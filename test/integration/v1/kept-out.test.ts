@@ -35,7 +35,7 @@ it('a deleted, banned or signed-out user does no more than a remaining access to
     return { path: `/admin/users/${user.id}`, token, statuses }
   }
   const becomes = (statuses: () => Promise<number[]>, expected: readonly number[]) =>
-    expect.poll(statuses, { timeout: 5000 }).toEqual(expected)
+    expect.poll(statuses).toEqual(expected)
   try {
     const out = await newUser('out@example.com')
     expect((await call('POST', '/logout', out.token)).status).toBe(204)

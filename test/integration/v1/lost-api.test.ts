@@ -102,7 +102,8 @@ describe('a request whose API process is killed', () => {
       await expect
         .poll(usageRows, POLL)
         .toMatchObject([{ outcome: 'finished', completion_tokens: '500' }])
-      expect(await redis.keys(`${tiers.keyPrefix}:replies-of-job:*`)).toEqual([])
+      const replies = () => redis.keys(`${tiers.keyPrefix}:replies-of-job:*`)
+      await expect.poll(replies, POLL).toEqual([])
     },
   )
 
