@@ -1,5 +1,5 @@
 import { TOTP } from 'otpauth'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { type HookReceiver, startHookReceiver } from './support/hook-receiver.ts'
@@ -373,10 +373,10 @@ describe('a receiver that is slow', () => {
     }))
     const requests = Array.from({ length: REQUESTS }, ask)
     if (hook === TOKENS) requests.push(refresh(server, refreshToken))
-    await vi.waitFor(() => expect(waiting).toHaveLength(requests.length), { timeout: 4000 })
+    await expect.poll(() => waiting.length).toBe(requests.length)
     const { pool } = server.database
     // The outbox may be at work for a moment.
-    await vi.waitFor(() => expect(pool.totalCount - pool.idleCount).toBe(0))
+    await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
     expect((await server.call({ path: '/user', bearer })).status).toBe(200)
     for (const answer of waiting) answer()
     const statuses = (await Promise.all(requests)).map(({ status }) => status)

@@ -1,5 +1,5 @@
 import type { PoolClient } from 'pg'
-import { expect, vi } from 'vitest'
+import { expect } from 'vitest'
 
 import type { CallResult, TestServer } from './server.ts'
 
@@ -17,13 +17,14 @@ export async function whileWaiting(
     await client.query('begin')
     await client.query('select id from users where id = $1 for update', [userId])
     const answer = race.request()
-    await vi.waitFor(async () => {
-      const { rows } = await database.pool.query(
+    const numWaiting = async () => {
+      const { rowCount } = await database.pool.query(
         `select 1 from pg_stat_activity
          where datname = current_database() and wait_event_type = 'Lock'`,
       )
-      expect(rows).toHaveLength(1)
-    })
+      return rowCount
+    }
+    await expect.poll(numWaiting).toBe(1)
     await race.change(client)
     await client.query('commit')
     return await answer
