@@ -96,7 +96,7 @@ describe('the first step of npm start and npm test', () => {
   it('waits for the npm of a start that was killed, and installs again', async ({ folder }) => {
     const { root, args, env, run, calls } = await makeCheckout(folder)
     const killed = spawn(process.execPath, args('target.mjs'), { env })
-    await expect.poll(calls, { timeout: 20_000 }).toHaveLength(1)
+    await expect.poll(calls).toHaveLength(1)
     killed.kill('SIGKILL')
     await once(killed, 'exit')
     expect(run(['target.mjs']).status).toBe(0)

@@ -41,7 +41,7 @@ describe('the embedded Postgres', () => {
       .poll(
         async () =>
           (await readdir(data, { recursive: true })).some((name) => name.endsWith('PG_VERSION')),
-        { timeout: 20_000, interval: 10 },
+        { interval: 10 },
       )
       .toBe(true)
     first.kill('SIGKILL')
@@ -150,7 +150,7 @@ describe('a child process', () => {
     })
     try {
       // Long enough for the log to have been opened a second time.
-      await expect.poll(() => seen.split('alive').length, { timeout: 20_000 }).toBeGreaterThan(8)
+      await expect.poll(() => seen.split('alive').length).toBeGreaterThan(8)
       expect(child.isRunning()).toBe(true)
     } finally {
       await child.stop()

@@ -95,7 +95,7 @@ describe('millrace up, started anew,', () => {
       sumOf(await scrape(`http://localhost:${metricsPort}`), 'millrace_jobs_under_way')
     await expect.poll(jobs).toBe(1)
     const code = millrace.end('SIGINT')
-    await expect.poll(millrace.output, { timeout: 10_000 }).toContain('stopping')
+    await expect.poll(millrace.output).toContain('stopping')
     millrace.child.kill('SIGINT')
     expect([await code, await drawing]).toEqual([130, 'cut off'])
     expect(processesOf(dataDir).filter((line) => line.includes('cli.ts'))).toEqual([])
