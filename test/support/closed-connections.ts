@@ -20,7 +20,7 @@ afterAll(async () => {
       const names = open.map(({ status, options }) => `${options.host}:${options.port} ${status}`)
       expect(names, 'connections to Redis that were left open').toEqual([])
     },
-    { timeout: 5000, interval: 20 },
+    { timeout: 30_000, interval: 20 },
   )
 })
 

@@ -13,7 +13,7 @@ export interface MailCatcher {
   stop(): Promise<void>
 }
 
-const WAIT_TIMEOUT_MS = 10_000
+const WAIT_TIMEOUT_MS = 30_000
 
 /** Starts a mail server on a free port of the loopback interface. */
 export async function startMailCatcher(): Promise<MailCatcher> {

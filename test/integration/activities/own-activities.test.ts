@@ -13,7 +13,7 @@ interface Activity {
 }
 
 const TIMEOUT = { timeout: 180_000 }
-const POLL = { timeout: 30_000, interval: 200 }
+const POLL = { interval: 200 }
 
 describe('the activities of the platform itself', () => {
   it(

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 
 import fastify from 'fastify'
 import { Redis } from 'ioredis'
-import { expect, vi } from 'vitest'
+import { expect } from 'vitest'
 
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
@@ -30,11 +30,11 @@ it('a request whose client left is no longer watched, so that there is room for 
   const { port } = app.server.address() as AddressInfo
   const clients = Array.from({ length: 20 }, () => request({ port, path: '/waits' }))
   for (const client of clients) client.on('error', () => {}).end()
-  await vi.waitFor(() => expect(watch.size).toBe(20), { timeout: 10_000 })
+  await expect.poll(() => watch.size).toBe(20)
   for (const client of clients) client.destroy()
-  await vi.waitFor(() => expect(watch.size).toBe(0), { timeout: 10_000 })
+  await expect.poll(() => watch.size).toBe(0)
   expect((await fetch(`http://127.0.0.1:${port}/answers`)).status).toBe(200)
-  await vi.waitFor(() => expect(watch.size).toBe(0), { timeout: 10_000 })
+  await expect.poll(() => watch.size).toBe(0)
   await app.close()
   await incidents.close()
   await series.close()

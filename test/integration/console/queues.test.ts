@@ -49,7 +49,7 @@ describe('a queue', () => {
   it('starts no job while it is paused, and all of them when it is resumed', async () => {
     await operator.send('POST', `${QUEUE}/pause`)
     const answer = complete()
-    await expect.poll(async () => (await jobs()).length, { timeout: 10_000 }).toBe(1)
+    await expect.poll(async () => (await jobs()).length).toBe(1)
     const { rows } = await operator.read('queues')
     expect(rows).toMatchObject([{ name: 'completion.toy', is_paused: true, waiting: 1, active: 0 }])
     const { text } = await operator.attempt('GET', `${QUEUE}/jobs`)
@@ -61,7 +61,7 @@ describe('a queue', () => {
   it('moves waiting jobs, and cancels one so that its client gets an error', async () => {
     await operator.send('POST', `${QUEUE}/pause`)
     const answers = [complete('one'), complete('two'), complete('three')]
-    await expect.poll(async () => (await jobs()).length, { timeout: 10_000 }).toBe(3)
+    await expect.poll(async () => (await jobs()).length).toBe(3)
     const [first, second, third] = await jobs()
     await operator.send('POST', `${QUEUE}/jobs/${third?.id}/first`)
     await operator.send('POST', `${QUEUE}/jobs/${first?.id}/last`)
@@ -77,7 +77,7 @@ describe('a queue', () => {
 
   it('does not affect running jobs', async () => {
     const answer = complete('stepMs=400')
-    await expect.poll(async () => (await jobs())[0]?.state, { timeout: 10_000 }).toBe('active')
+    await expect.poll(async () => (await jobs())[0]?.state).toBe('active')
     const [job] = await jobs()
     const cancelled = await operator.attempt('POST', `${QUEUE}/jobs/${job?.id}/cancel`)
     expect(cancelled).toMatchObject({ status: 409, code: 'job_not_waiting' })
@@ -115,7 +115,7 @@ describe('dead letters', () => {
     ])
     await operator.send('POST', 'dead-letters/job_console/retry')
     const ids = async () => (await list()).map((row: { id: string }) => row.id)
-    await expect.poll(ids, { timeout: 20_000 }).toEqual(['job_empty', 'job_command'])
+    await expect.poll(ids).toEqual(['job_empty', 'job_command'])
     const missing = await operator.attempt('POST', 'dead-letters/job_empty/retry')
     expect(missing).toMatchObject({ status: 409, code: 'input_not_kept' })
     expect((await operator.attempt('POST', 'dead-letters/none/retry')).status).toBe(404)
@@ -130,7 +130,7 @@ describe('dead letters', () => {
   it('keep a record whose retry fails otherwise', async () => {
     await record('job_bad', 'bad', true)
     await operator.send('POST', 'dead-letters/job_bad/retry')
-    await expect.poll(async () => (await jobs()).length, { timeout: 10_000 }).toBe(0)
+    await expect.poll(async () => (await jobs()).length).toBe(0)
     expect(await list()).toMatchObject([{ id: 'job_bad', is_input_kept: true }])
     await operator.send('DELETE', 'dead-letters')
   })
@@ -156,11 +156,9 @@ describe('a model', () => {
     })
     await operator.send('POST', 'models/toy/disable', { reason: 'new version tonight' })
     expect((await read()).disabled).toMatchObject({ reason: 'new version tonight' })
-    await expect
-      .poll(async () => (await complete()).json().error?.code, { timeout: 10_000 })
-      .toBe('model_disabled')
+    await expect.poll(async () => (await complete()).json().error?.code).toBe('model_disabled')
     await operator.send('POST', 'models/toy/enable')
-    await expect.poll(async () => (await complete()).statusCode, { timeout: 10_000 }).toBe(200)
+    await expect.poll(async () => (await complete()).statusCode).toBe(200)
   })
 })
 

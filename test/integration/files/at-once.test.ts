@@ -34,7 +34,7 @@ it('uploads at once take no more memory than one after another', async ({ databa
           heldMax = Math.max(heldMax, held)
           yield chunk
         }
-        await expect.poll(() => begun, { timeout: 20_000 }).toBe(UPLOADS)
+        await expect.poll(() => begun).toBe(UPLOADS)
       }
       try {
         return await stored.put(key, Readable.from(watched(), { objectMode: false }), options)

@@ -314,9 +314,7 @@ describe('a training', () => {
     await reach(id, 'running')
     await client.fineTuning.jobs.cancel(id)
     const run = `select state from jobs where id = '${id}-1'`
-    await expect
-      .poll(async () => (await query(run)).rows, { timeout: 10_000 })
-      .toEqual([{ state: 'cancelled' }])
+    await expect.poll(async () => (await query(run)).rows).toEqual([{ state: 'cancelled' }])
     expect((await messagesOf(id))[0]).toBe('Fine-tuning job cancelled')
   }, 60_000)
 })

@@ -347,7 +347,7 @@ describe('Prefer: respond-async', () => {
     const answer = await transcribe({ prefer: 'respond-async' })
     const job = (await answer.json()) as { id: string }
     expect(answer.status).toBe(202)
-    await expect.poll(() => status(job.id), { timeout: 10_000 }).toBe('completed')
+    await expect.poll(() => status(job.id)).toBe('completed')
     const result = await call(`/jobs/${job.id}/result`)
     expect(await result.json()).toEqual(await (await transcribe({})).json())
   })

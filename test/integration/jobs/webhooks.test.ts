@@ -219,7 +219,7 @@ describe('a webhook', () => {
       "update webhook_endpoints set failing_since = now() - interval '25 hours' where id = $1",
       [failing.id],
     )
-    await expect.poll(() => at('/notices').length, { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => at('/notices').length).toBe(1)
     expect(JSON.parse(at('/notices')[0]?.body ?? '')).toMatchObject({
       type: 'webhook.disabled',
       data: { id: failing.id },

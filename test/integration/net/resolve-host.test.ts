@@ -68,7 +68,7 @@ describe('names that clients choose', () => {
       await resolve(name).catch(() => undefined)
       left.delete(name)
     })
-    await expect.poll(() => held.length, { timeout: 10_000 }).toBe(2 * HANGING)
+    await expect.poll(() => held.length).toBe(2 * HANGING)
     // Each of these takes a thread of the pool, and more of them than the pool has.
     await Promise.all(Array.from({ length: 8 }, () => promisify(pbkdf2)('a', 'b', 1, 8, 'sha256')))
     await readFile(hostsFile)

@@ -166,7 +166,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     const options = () => page.locator('#chat .model').textContent()
     expect(await options()).toContain('tiny-chat (not loaded)')
     isLoaded = true
-    await expect.poll(options, { timeout: 30_000 }).not.toContain('not loaded')
+    await expect.poll(options).not.toContain('not loaded')
     expect(await page.locator('#chat .none').isVisible()).toBe(false)
     await close()
   })

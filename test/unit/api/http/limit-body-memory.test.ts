@@ -84,8 +84,7 @@ async function openApp(bytesMax = BYTES_MAX) {
     return client
   }
   const countOf = (name: string) => entered.filter((one) => one === name).length
-  const waitFor = (name: string, count: number) =>
-    expect.poll(() => countOf(name), { timeout: 10_000 }).toBe(count)
+  const waitFor = (name: string, count: number) => expect.poll(() => countOf(name)).toBe(count)
   return { begin, read, countOf, waitFor, answers }
 }
 

@@ -42,7 +42,7 @@ async function streamed(parts: readonly Part[] = [], url?: string) {
   const response = await audio.post([clip(), MODEL, STREAM, ...parts], url)
   expect(response.headers['content-type']).toBe('text/event-stream; charset=utf-8')
   // A stream ends for its reader a moment before its recording is removed.
-  await expect.poll(() => audio.leftovers(), { timeout: 10_000 }).toEqual([])
+  await expect.poll(() => audio.leftovers()).toEqual([])
   return response.body
     .split('\n\n')
     .filter((frame) => frame !== '')

@@ -112,13 +112,10 @@ async function openRunner(onStart: (run: Parameters<SendStored>[2]) => void = ()
     idle: () => {
       idleLooks = 0
       return expect
-        .poll(
-          () => {
-            runner.wake()
-            return idleLooks
-          },
-          { timeout: 10_000 },
-        )
+        .poll(() => {
+          runner.wake()
+          return idleLooks
+        })
         .toBeGreaterThan(1)
     },
     async stop() {
@@ -144,16 +141,16 @@ describe('the background jobs of a process', () => {
   it('release their slots when they only wait for workers', async () => {
     const { started, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
     for (let at = 0; at < 25; at += 1) add(3, `org-tuning-${at}`)
-    await expect.poll(() => started.length, { timeout: 10_000 }).toBe(75)
+    await expect.poll(() => started.length).toBe(75)
     add(60, 'org-one')
-    await expect.poll(() => started.length, { timeout: 10_000 }).toBe(135)
+    await expect.poll(() => started.length).toBe(135)
     await stop()
   }, 30_000)
 
   it('are retried later if too many wait for workers', async () => {
     const { started, released, add, stop } = await openRunner(({ leaveSlot }) => leaveSlot())
     add(1030, 'org-one')
-    await expect.poll(() => started.length, { timeout: 20_000 }).toBe(1030)
+    await expect.poll(() => started.length).toBe(1030)
     await expect.poll(() => released()).toBe(6)
     await stop()
   }, 30_000)

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 
 import { CancelledError } from '#shared/errors.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
@@ -148,10 +148,10 @@ describe('the batcher', () => {
       for (const step of [1, 2]) await batcher.submit(`${name}${step}`, FOREVER)
     }
     const first = follow('a')
-    await vi.waitFor(() => expect(release).toHaveLength(1))
+    await expect.poll(() => release.length).toBe(1)
     const second = follow('b')
     for (const at of [0, 1, 2]) {
-      await vi.waitFor(() => expect(release).toHaveLength(at + 1))
+      await expect.poll(() => release.length).toBe(at + 1)
       release[at]?.()
     }
     await Promise.all([first, second])
