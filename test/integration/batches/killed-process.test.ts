@@ -7,7 +7,7 @@ import { API_KEY } from '#test/support/tiers.ts'
 
 import { reach, readLines } from './batch-client.ts'
 
-const LINES = 150
+const LINES = 100
 const ENDPOINT = '/v1/completions'
 const TIMEOUT_MS = 400_000
 

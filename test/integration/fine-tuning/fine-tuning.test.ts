@@ -272,7 +272,7 @@ describe('a training', () => {
       seed: 1,
       method: {
         type: 'supervised',
-        supervised: { hyperparameters: { n_epochs: 4, batch_size: 6 } },
+        supervised: { hyperparameters: { n_epochs: 3, batch_size: 6 } },
       },
     })
     const lastStep = async () => {
@@ -294,7 +294,7 @@ describe('a training', () => {
       `select (data ->> 'step')::int as step from fine_tuning_events
        where job_id = '${id}' and type = 'metrics' order by position`,
     )
-    expect(steps).toEqual(Array.from({ length: 40 }, (_, index) => ({ step: index + 1 })))
+    expect(steps).toEqual(Array.from({ length: 30 }, (_, index) => ({ step: index + 1 })))
     const { trained_tokens: tokens } = await client.fineTuning.jobs.retrieve(id)
     const used = `select prompt_tokens::int, outcome from usage where job_id = '${id}-2'`
     await expect

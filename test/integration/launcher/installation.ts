@@ -2,6 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { findFreePort } from '#launcher/embedded/child.ts'
@@ -51,18 +52,18 @@ async function tryInstallation(
     stdio: ['ignore', 'pipe', 'pipe'],
     env: envOf(dataDir, { PORT: String(port), ...more }),
   })
-  let text = ''
+  let printed = ''
   const isReady = Promise.withResolvers<void>()
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (chunk: Buffer) => {
-      text += chunk.toString()
-      if (text.includes('Ctrl-C stops everything')) isReady.resolve()
+      printed += chunk.toString()
+      if (printed.includes('Ctrl-C stops everything')) isReady.resolve()
     })
   }
   const ended = once(child, 'exit').then(([code]) => code as number | null)
-  void ended.then(() => isReady.reject(new Error(`it ended before it was ready: ${text}`)))
+  void ended.then(() => isReady.reject(new Error(`it ended before it was ready: ${printed}`)))
   const timer = setTimeout(
-    () => isReady.reject(new Error(`it is not ready: ${text}`)),
+    () => isReady.reject(new Error(`it is not ready: ${printed}`)),
     READY_TIMEOUT_MS,
   )
   try {
@@ -76,12 +77,23 @@ async function tryInstallation(
   return {
     child,
     port,
-    output: () => text,
+    output: () => printed,
     end(signal) {
       child.kill(signal)
       return ended
     },
   }
+}
+
+/** Runs a command of the launcher to its end, while other tests go on. */
+export async function runBeside(args: readonly string[], env: NodeJS.ProcessEnv) {
+  const child = spawn(process.execPath, [CLI, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const [stdout, stderr, [status]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ])
+  return { status: status as number | null, stdout, stderr }
 }
 
 /** Runs a command of the launcher to its end. */

@@ -1,15 +1,16 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { describe, expect, inject } from 'vitest'
+import { describe, inject } from 'vitest'
 
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { it } from '#test/support/services.ts'
 import { apiEnv } from '#test/support/tiers.ts'
 
-import { envOf, runCommand } from './installation.ts'
+import { envOf, runBeside } from './installation.ts'
 
-describe('a start that cannot succeed', () => {
+// Side by side, because most of their time is that of a start.
+describe.concurrent('a start that cannot succeed', () => {
   it.for([
     [{ PORT: 'abc' }, ['PORT must be an integer from 0 to 65535']],
     [
@@ -30,8 +31,8 @@ describe('a start that cannot succeed', () => {
       { S3_ENDPOINT: 'http://127.0.0.1:1', S3_ACCESS_KEY_ID: 'a', S3_SECRET_ACCESS_KEY: 'hush' },
       ['The object storage cannot be used', 'check S3_ENDPOINT'],
     ],
-  ] as const)('ends with what is wrong: %j', ([settings, sentences], { folder }) => {
-    const { status, stderr } = runCommand(['up'], envOf(join(folder, 'data'), settings))
+  ] as const)('ends with what is wrong: %j', async ([settings, sentences], { folder, expect }) => {
+    const { status, stderr } = await runBeside(['up'], envOf(join(folder, 'data'), settings))
     for (const sentence of sentences) expect(stderr).toContain(sentence)
     expect(stderr).not.toMatch(/ {4}at |hush/)
     expect(status).toBe(1)
@@ -48,8 +49,11 @@ describe('a start that cannot succeed', () => {
     ],
   ] as const)(
     'ends a %s alone with what is wrong: %j',
-    ([tier, settings, sentences], { folder }) => {
-      const { status, stderr, stdout } = runCommand([tier], envOf(join(folder, 'data'), settings))
+    async ([tier, settings, sentences], { folder, expect }) => {
+      const { status, stderr, stdout } = await runBeside(
+        [tier],
+        envOf(join(folder, 'data'), settings),
+      )
       for (const sentence of sentences) expect(stderr).toContain(sentence)
       expect(stderr).not.toMatch(/ {4}at /)
       expect(stdout + stderr).not.toContain('hush')
@@ -57,49 +61,56 @@ describe('a start that cannot succeed', () => {
     },
   )
 
-  it('names the setting of a database that does not speak TLS', ({ folder, databaseUrl }) => {
+  it('names the setting of a database that does not speak TLS', async ({
+    folder,
+    databaseUrl,
+    expect,
+  }) => {
     const settings = {
       ...apiEnv(`${databaseUrl}?sslmode=verify-full`, 0),
       REDIS_URL: inject('redisUrl'),
     }
-    const { status, stderr } = runCommand(['api'], envOf(join(folder, 'data'), settings))
+    const { status, stderr } = await runBeside(['api'], envOf(join(folder, 'data'), settings))
     expect(stderr).toContain('does not support SSL connections; check DATABASE_URL')
     expect(status).toBe(1)
   })
 
-  it('names a folder of MILLRACE_HOME that does not exist', ({ folder }) => {
+  it('names a folder of MILLRACE_HOME that does not exist', async ({ folder, expect }) => {
     const settings = { MILLRACE_HOME: join(folder, 'nowhere') }
-    const { status, stderr } = runCommand(['config'], envOf(join(folder, 'data'), settings))
+    const { status, stderr } = await runBeside(['config'], envOf(join(folder, 'data'), settings))
     expect(stderr).toContain('The folder of MILLRACE_HOME cannot be entered (ENOENT')
     expect(stderr).not.toMatch(/ {4}at /)
     expect(status).toBe(1)
   })
 
-  it('names a data directory that cannot be one', async ({ folder }) => {
+  it('names a data directory that cannot be one', async ({ folder, expect }) => {
     const file = join(folder, 'file')
     await writeFile(file, '')
     for (const path of [file, join(file, 'below'), '/proc/nowhere']) {
-      const { status, stderr } = runCommand(['up'], envOf(path))
+      const { status, stderr } = await runBeside(['up'], envOf(path))
       expect(stderr).toContain(`The data directory ${path} cannot be used`)
       expect(status).toBe(1)
     }
   })
 
-  it('names a Redis that refuses the password', async ({ folder, onTestFinished }) => {
+  it('names a Redis that refuses the password', async ({ folder, onTestFinished, expect }) => {
     const redis = await startRedis(folder, { password: 'right', onProgress: () => {} })
     onTestFinished(() => redis.stop())
     const url = redis.url.replace('right', 'hush')
-    const { status, stderr } = runCommand(['up'], envOf(join(folder, 'data'), { REDIS_URL: url }))
+    const { status, stderr } = await runBeside(
+      ['up'],
+      envOf(join(folder, 'data'), { REDIS_URL: url }),
+    )
     expect(stderr).toContain('Redis cannot be used: WRONGPASS')
     expect(stderr).not.toContain('hush')
     expect(status).toBe(1)
   })
 
-  it('replaces a lock that a crash has damaged', async ({ folder }) => {
+  it('replaces a lock that a crash has damaged', async ({ folder, expect }) => {
     const dataDir = join(folder, 'data')
     await mkdir(dataDir)
     await writeFile(join(dataDir, 'launcher.lock'), '{"pid": 1')
-    const { stderr } = runCommand(['keys', 'list'], envOf(dataDir))
+    const { stderr } = await runBeside(['keys', 'list'], envOf(dataDir))
     expect(stderr).toContain('There is no database')
   })
 })
