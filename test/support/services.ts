@@ -71,8 +71,17 @@ export async function createDatabase(): Promise<{ url: string; drop(): Promise<v
   url.pathname = `/${name}`
   return {
     url: url.href,
-    drop: () => onServer(`drop database if exists "${name}" with (force)`),
+    drop: () => dropDatabase(name),
   }
+}
+
+/**
+ * Drops a database. Postgres waits some seconds for its last connections, which end a moment after
+ * their pool has; one that is cut reports an error where nothing catches it.
+ */
+async function dropDatabase(name: string): Promise<void> {
+  const statement = `drop database if exists "${name}"`
+  await onServer(statement).catch(() => onServer(`${statement} with (force)`))
 }
 
 async function onServer(statement: string): Promise<void> {
