@@ -89,7 +89,11 @@ describe('the flows of the console', { timeout: PATIENCE_MS }, () => {
     await page.getByText('The sessions are ended.').waitFor()
     await act(page, email, 'Reset factors')
     await page.getByText('The second factors are removed.').waitFor()
-    await act(page, email, 'Ban')
+    // A change that takes something from a user looks dangerous before it is confirmed.
+    await rowOf(page, email).getByRole('button', { name: 'Ban' }).click()
+    const confirmation = page.getByRole('dialog').getByRole('button', { name: 'Ban', exact: true })
+    expect(await confirmation.getAttribute('class')).toBe('danger')
+    await confirmation.click()
     await rowOf(page, email).getByText('banned').waitFor()
     await act(page, email, 'Unban')
     await rowOf(page, email).getByText('active').waitFor()
@@ -249,16 +253,20 @@ describe('the flows of the console', { timeout: PATIENCE_MS }, () => {
     await page.context().close()
   })
 
-  it('clears dead letters', async () => {
+  it('offers to retry dead letters whose input is kept, and clears them', async () => {
     const redis = new Redis(stack.redisUrl)
-    const letter = { jobId: 'job_dead', kind: 'completion', modelId: 'tiny-chat', epoch: 3 }
-    const rest = { organizationId: 'org', enqueuedAtMs: 1, inputBytes: 1, reason: 'worker_crashed' }
-    const { deadJobs } = queueKeys(stack.keyPrefix)
-    await redis.lpush(deadJobs, JSON.stringify({ ...letter, ...rest }))
+    const rest = { kind: 'completion', modelId: 'tiny-chat', epoch: 3, organizationId: 'org' }
+    const { deadJobs, deadInput } = queueKeys(stack.keyPrefix)
+    for (const jobId of ['job_dead', 'job_kept']) {
+      const letter = { jobId, ...rest, enqueuedAtMs: 1, inputBytes: 1, reason: 'worker_crashed' }
+      await redis.lpush(deadJobs, JSON.stringify(letter))
+    }
+    await redis.set(deadInput('job_kept'), 'x')
     redis.disconnect()
     const page = await openSignedIn()
     await open(page, 'queues')
-    await rowOf(page, 'job_dead').waitFor()
+    await rowOf(page, 'job_kept').getByRole('button', { name: 'Retry' }).waitFor()
+    expect(await rowOf(page, 'job_dead').getByRole('button').count()).toBe(0)
     await page.getByRole('button', { name: 'Clear' }).click()
     await submit(page, 'Clear', {})
     await page.getByText('The dead letters are deleted.').waitFor()

@@ -40,6 +40,22 @@ describe('the budget of a prompt', () => {
     )
   })
 
+  it('is charged for the texts within tools by their length', () => {
+    const usedWith = (length: number): number => {
+      const budget = new WorkBudget()
+      const { render: run } = createChatTemplate(
+        { template: '{# tools #}', specialTokens: {} },
+        CLOCK,
+      )
+      run([], [{ name: 'f', description: 'x'.repeat(length) }], { budget })
+      return budget.used
+    }
+    // A text is charged much less than as many values, and twice as much when it is twice as long.
+    const [none, some, more] = [0, 1_000_000, 2_000_000].map(usedWith) as [number, number, number]
+    expect(some).toBeGreaterThan(none + 100)
+    expect(more - none).toBe(2 * (some - none))
+  })
+
   it.each([
     ['deep nesting', `${'['.repeat(65)}${']'.repeat(65)}`],
     ['many members', `{${Array.from({ length: 10_001 }, (_, at) => `"k${at}":1`).join()}}`],
