@@ -67,6 +67,12 @@ const OPEN = {
     'x-ratelimit-remaining-tokens',
     'x-ratelimit-reset-requests',
     'x-ratelimit-reset-tokens',
+    'anthropic-ratelimit-requests-limit',
+    'anthropic-ratelimit-requests-remaining',
+    'anthropic-ratelimit-requests-reset',
+    'anthropic-ratelimit-tokens-limit',
+    'anthropic-ratelimit-tokens-remaining',
+    'anthropic-ratelimit-tokens-reset',
     // Joined once instead of for every answer.
   ].join(', '),
 }

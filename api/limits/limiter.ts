@@ -30,7 +30,23 @@ import {
   quotaStates,
   quotasOf,
 } from './quotas.ts'
-import { limitHeaders, tightestOf, usedOf, WINDOW_MS, type Window, waitMs } from './windows.ts'
+import {
+  limitHeaders,
+  limitState,
+  type PresentLimit,
+  tightestOf,
+  usedOf,
+  WINDOW_MS,
+  type Window,
+  waitMs,
+} from './windows.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Writes the limits of a route in its dialect, beside the headers of OpenAI. */
+    presentLimit?: PresentLimit
+  }
+}
 
 interface LimiterServices extends QuotaServices {
   readonly log: Logger
@@ -72,16 +88,27 @@ export function createLimiter(services: LimiterServices): Limiter {
       isAway = true
       return
     }
-    reply.headers({
-      ...limitHeaders('requests', charged.requests, charged.elapsedMs),
-      ...limitHeaders('tokens', charged.tokens, charged.elapsedMs),
-    })
+    stateLimits(request, reply, { charged, nowMs: clock.now() })
     if (charged.verdict === 'quota') {
       throw quotaExceeded(quotaAt(limits.quotas, charged.usedUp), subject, clock.now())
     }
     if (charged.verdict !== 'admitted') throw refusal(charged, subject, wanted.tokens)
     if (!isJob) return
     settleAtTheEnd(services, leases, { request, reply, subject, charged, limits, ...wanted })
+  }
+}
+
+/** Sets the headers about the limits that exist. */
+function stateLimits(
+  { routeOptions }: FastifyRequest,
+  reply: FastifyReply,
+  { charged, nowMs }: { readonly charged: Charge; readonly nowMs: number },
+): void {
+  const { presentLimit } = routeOptions.config
+  for (const dimension of ['requests', 'tokens'] as const) {
+    const state = limitState(dimension, charged[dimension], charged.elapsedMs)
+    if (state === undefined) continue
+    reply.headers({ ...limitHeaders(state, nowMs), ...presentLimit?.(state, nowMs) })
   }
 }
 

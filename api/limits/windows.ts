@@ -56,17 +56,33 @@ export function tightestOf(windows: readonly Window[], elapsedMs: number): Windo
     )
 }
 
-/** The three headers of one dimension; none when it has no limit. */
-export function limitHeaders(
-  dimension: 'requests' | 'tokens',
+/** The tightest limit of one dimension, as headers state it. */
+interface LimitState {
+  readonly dimension: 'requests' | 'tokens'
+  readonly limit: number
+  readonly remaining: number
+  /** Milliseconds until the whole limit is available again. */
+  readonly resetMs: number
+}
+
+/** Writes the headers of one dimension in the dialect of a route. */
+export type PresentLimit = (state: LimitState, nowMs: number) => Readonly<Record<string, string>>
+
+/** The state of the tightest window of one dimension; undefined when it has no limit. */
+export function limitState(
+  dimension: LimitState['dimension'],
   windows: readonly Window[],
   elapsedMs: number,
-): Readonly<Record<string, string>> {
+): LimitState | undefined {
   const window = tightestOf(windows, elapsedMs)
-  if (window === undefined) return {}
-  return {
-    [`x-ratelimit-limit-${dimension}`]: String(window.limit),
-    [`x-ratelimit-remaining-${dimension}`]: String(remainingOf(window, elapsedMs)),
-    [`x-ratelimit-reset-${dimension}`]: formatGoDuration(resetMs(window, elapsedMs)),
-  }
+  if (window === undefined) return undefined
+  const remaining = remainingOf(window, elapsedMs)
+  return { dimension, limit: window.limit, remaining, resetMs: resetMs(window, elapsedMs) }
 }
+
+/** The three headers of one dimension in the dialect of OpenAI. */
+export const limitHeaders: PresentLimit = ({ dimension, limit, remaining, resetMs }) => ({
+  [`x-ratelimit-limit-${dimension}`]: String(limit),
+  [`x-ratelimit-remaining-${dimension}`]: String(remaining),
+  [`x-ratelimit-reset-${dimension}`]: formatGoDuration(resetMs),
+})

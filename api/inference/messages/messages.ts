@@ -6,6 +6,7 @@ import { RequestImages, requireVision } from '#api/inference/request-images.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { tokenizePrompt } from '#api/inference/tokenize-prompt.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
+import type { PresentLimit } from '#api/limits/windows.ts'
 import { callerOf, freshHead } from '#api/v1/request-context.ts'
 
 import { messagePresenter, presentMessage } from './messages-answer.ts'
@@ -20,7 +21,11 @@ const MESSAGE_ID_LENGTH = 24
 /** `POST /messages` and `/messages/count_tokens`: a chat in Anthropic's dialect. */
 export function registerMessages(app: FastifyInstance, services: InferenceServices): void {
   const common = { tags: ['Messages'], security: [{ apiKey: [] }] }
-  const config = { scope: 'chat', presentError: presentMessagesError } as const
+  const config = {
+    scope: 'chat',
+    presentError: presentMessagesError,
+    presentLimit: presentMessagesLimit,
+  } as const
   app.post('/messages', {
     config,
     schema: {
@@ -108,6 +113,13 @@ async function countTokens(http: Http, services: InferenceServices): Promise<obj
   const { tokenIds } = await tokenizePrompt(http, services, { model, prompt, images })
   return { input_tokens: tokenIds.length }
 }
+
+/** The headers of a limit in this dialect; the reset is a time (RFC 3339) instead of a duration. */
+const presentMessagesLimit: PresentLimit = ({ dimension, limit, remaining, resetMs }, nowMs) => ({
+  [`anthropic-ratelimit-${dimension}-limit`]: String(limit),
+  [`anthropic-ratelimit-${dimension}-remaining`]: String(remaining),
+  [`anthropic-ratelimit-${dimension}-reset`]: new Date(nowMs + resetMs).toISOString(),
+})
 
 /** Sets the header in which this dialect's clients look for the request id. */
 function nameRequest(reply: FastifyReply): void {

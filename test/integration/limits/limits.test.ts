@@ -20,6 +20,7 @@ import { NO_LIMITS, NOTHING_USED } from '#test/support/limits.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 import { openV1App } from '#test/support/v1-app.ts'
+import { openSurface } from '#test/unit/api/inference/surface.ts'
 
 const closers: (() => unknown)[] = []
 const log = createLogger({ level: 'silent' })
@@ -111,6 +112,36 @@ describe('requests per minute', () => {
       expect((await call('/things', {}, await newKey('org-one'))).status).toBe(200)
     },
   )
+
+  it("are stated in Anthropic's headers as well on its routes", async ({ redisUrl, keyPrefix }) => {
+    const limit = createLimiter({
+      redis: await connect(redisUrl),
+      clock: systemClock,
+      log,
+      prefix: keyPrefix,
+      limits: { ...NO_LIMITS, requestsPerMinute: { key: 1, organization: 0 } },
+      ...NOTHING_USED,
+    })
+    const { app, post } = await openSurface(undefined, { gates: [limit] })
+    closers.push(() => app.close())
+    const message = { role: 'user', content: 'a' }
+    const body = { model: 'tiny-chat', max_tokens: 5, messages: [message] }
+    const startedAtMs = Date.now()
+    const answers = [await post('/v1/messages', body), await post('/v1/messages', body)]
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 429])
+    for (const { headers } of answers) {
+      expect(headers['anthropic-ratelimit-requests-limit']).toBe('1')
+      expect(headers['anthropic-ratelimit-requests-remaining']).toBe('0')
+      const resetsAtMs = Date.parse(String(headers['anthropic-ratelimit-requests-reset']))
+      expect(resetsAtMs).toBeGreaterThan(startedAtMs)
+      expect(resetsAtMs).toBeLessThanOrEqual(startedAtMs + 130_000)
+      expect(headers['x-ratelimit-limit-requests']).toBe('1')
+      expect(headers).not.toHaveProperty('anthropic-ratelimit-tokens-limit')
+    }
+    const other = await post('/v1/chat/completions', body)
+    expect(other.headers).toHaveProperty('x-ratelimit-limit-requests')
+    expect(other.headers).not.toHaveProperty('anthropic-ratelimit-requests-limit')
+  })
 
   it('holds for all keys of an organization together, and for no other', async ({
     database,

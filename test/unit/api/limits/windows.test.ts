@@ -1,7 +1,14 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
-import { limitHeaders, remainingOf, resetMs, usedOf, waitMs } from '#api/limits/windows.ts'
+import {
+  limitHeaders,
+  limitState,
+  remainingOf,
+  resetMs,
+  usedOf,
+  waitMs,
+} from '#api/limits/windows.ts'
 import { SEED } from '#test/support/random.ts'
 
 // limit, previous, current, elapsed, wanted → used, wait (undefined: never)
@@ -55,11 +62,12 @@ describe('a sliding window', () => {
   it('names the tighter of two windows in Go durations, and nothing without a limit', () => {
     const wide = { limit: 100, previous: 0, current: 1 }
     const tight = { limit: 3, previous: 0, current: 2 }
-    expect(limitHeaders('requests', [wide, tight], 33_640)).toEqual({
+    const state = limitState('requests', [wide, tight], 33_640)
+    expect(state && limitHeaders(state, 0)).toEqual({
       'x-ratelimit-limit-requests': '3',
       'x-ratelimit-remaining-requests': '1',
       'x-ratelimit-reset-requests': '1m26.36s',
     })
-    expect(limitHeaders('tokens', [{ ...wide, limit: 0 }], 0)).toEqual({})
+    expect(limitState('tokens', [{ ...wide, limit: 0 }], 0)).toBeUndefined()
   })
 })
