@@ -4,6 +4,7 @@ import type { FastifyPluginAsync } from 'fastify'
 import type { Dialect } from '#shared/config/inference.ts'
 
 import { registerAudio } from './audio/audio.ts'
+import { registerChatBatch } from './chat/chat-batch.ts'
 import { registerChatCompletions } from './chat/chat-completions.ts'
 import { registerStoredChats } from './chat/stored-chats.ts'
 import { registerCohereEmbed } from './cohere/cohere-embed.ts'
@@ -53,7 +54,10 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerMultiVector(app, services)
     registerRerank(app, services)
     registerModerations(app, services)
-    if (serves('vllm')) registerClassify(app, services)
+    if (serves('vllm')) {
+      registerChatBatch(app, services)
+      registerClassify(app, services)
+    }
     if (serves('rerank')) registerScore(app, services)
     registerSearch(app, services)
     registerImageGenerations(app, services)

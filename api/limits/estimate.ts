@@ -83,12 +83,26 @@ export function sizesOf({ body, headers, params, routeOptions }: FastifyRequest)
     perCopy:
       (asked as number | undefined) ??
       (scope === 'completions' ? COMPLETION_TOKENS_DEFAULT : undefined),
-    copies: Math.min(COPIES_MAX, Math.max(1, count(fields.n), count(fields.best_of))),
+    copies: Math.min(
+      COPIES_MAX,
+      Math.max(1, count(fields.n), count(fields.best_of)) * promptCount(fields),
+    ),
     // The limits come before the checks of the schema: the field may have any type.
     modelName: engineId || (typeof fields.model === 'string' ? fields.model : ''),
     continues: Boolean(fields.previous_response_id ?? fields.conversation),
     isOpenEnded,
   }
+}
+
+/** The prompts of a completion, or the conversations of a batch of chats; 1 for other requests. */
+function promptCount({ prompt, messages }: Readonly<Record<string, unknown>>): number {
+  const several = [prompt, messages].filter(Array.isArray).find(([first]) => isPrompt(first))
+  return several?.length ?? 1
+}
+
+/** Whether the item of a list is a prompt of its own, instead of a token id or a message. */
+function isPrompt(item: unknown): boolean {
+  return typeof item === 'string' || Array.isArray(item)
 }
 
 function count(value: unknown): number {

@@ -11,6 +11,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   // Only this path, because others below it are served.
   '/chat': '/v1/chat/completions',
   pooling: '/v1/embeddings, /v1/multi-vector or /v1/classify',
+  tokenizer_info: 'the files of the model, or /tokenize and /detokenize',
   organization: '/v1/usage, /v1/api_keys and /v1/organizations',
   // Ollama's own API, and Azure's.
   'api/chat': '/v1/chat/completions',

@@ -27,7 +27,7 @@ import type { AnswerPart } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
 /** The fields shared by all chunks and answers of one chat request. */
-interface ChatHead extends AnswerHead {
+export interface ChatHead extends AnswerHead {
   readonly serviceTier: PriorityClass
   /**
    * The text that the request prefills and wants repeated in each answer; empty if there is none.

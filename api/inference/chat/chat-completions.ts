@@ -14,9 +14,10 @@ import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { freshHead } from '#api/v1/request-context.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-import { chatPresenter, presentChat } from './chat-answer.ts'
+import { type ChatHead, chatPresenter, presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
   type ChatBody,
@@ -71,18 +72,9 @@ export async function chatGeneration(
 ): Promise<Generation<object>> {
   const { body } = validated
   const model = await getChatModel(services, validated.caller, validated.modelName)
-  const { input, tools, images } = chatRequest(body)
+  const { input, tools, images } = chatRequest(body, [{ path: 'messages', fields: body.messages }])
   requireVision(model, images)
-  const { newId, created } = validated.head ?? freshHead(services.clock)
-  const head = {
-    id: newId('chatcmpl-', CHAT_ID_LENGTH),
-    created,
-    model: model.id,
-    systemFingerprint: systemFingerprint(model),
-    serviceTier: serviceTierOf(body),
-    echoed: echoedOf(body),
-    showsReasoning: showsReasoning(body),
-  }
+  const head = { ...chatHead(services, validated, model), echoed: echoedOf(body) }
   return {
     model,
     input,
@@ -90,5 +82,22 @@ export async function chatGeneration(
     priorityClass: head.serviceTier,
     present: (outcome) => presentChat(head, tools, outcome),
     presenter: () => chatPresenter(head, { input, tools }, streamChoice(body)),
+  }
+}
+
+/** The fields that the chunks and answers of a chat request share. */
+export function chatHead(
+  { clock }: Pick<InferenceServices, 'clock'>,
+  { body, head }: Pick<Validated<Omit<ChatBody, 'messages'>>, 'body' | 'head'>,
+  model: CatalogueModel,
+): Omit<ChatHead, 'echoed'> {
+  const { newId, created } = head ?? freshHead(clock)
+  return {
+    id: newId('chatcmpl-', CHAT_ID_LENGTH),
+    created,
+    model: model.id,
+    systemFingerprint: systemFingerprint(model),
+    serviceTier: serviceTierOf(body),
+    showsReasoning: showsReasoning(body),
   }
 }

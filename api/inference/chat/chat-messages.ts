@@ -127,14 +127,15 @@ export type MessageField = Static<typeof MESSAGE>
 
 /**
  * Converts messages to the form that chat templates read, and adds their images to `images`. Throws
- * when the messages are not a valid conversation.
+ * when the messages, which are at `path` of the request, are not a valid conversation.
  */
 export function chatMessages(
   fields: readonly MessageField[],
   images: RequestImages,
+  path = 'messages',
 ): readonly ChatMessage[] {
-  const messages = fields.map((field, index) => presentable(field, `messages[${index}]`, images))
-  checkToolHistory(messages, fields)
+  const messages = fields.map((field, index) => presentable(field, `${path}[${index}]`, images))
+  checkToolHistory(messages, fields, path)
   return messages
 }
 
@@ -238,7 +239,11 @@ function reasoningOf(field: MessageField): Pick<ChatMessage, 'reasoning'> {
 }
 
 /** Every call must be answered right after it was made, and every output needs a call. */
-function checkToolHistory(messages: readonly ChatMessage[], fields: readonly MessageField[]): void {
+function checkToolHistory(
+  messages: readonly ChatMessage[],
+  fields: readonly MessageField[],
+  path: string,
+): void {
   let open = new Set<string>()
   let callerIndex = 0
   messages.forEach((message, index) => {
@@ -247,22 +252,22 @@ function checkToolHistory(messages: readonly ChatMessage[], fields: readonly Mes
       if (isLegacy || open.delete(message.toolCallId as string)) return
       throw failure.invalidRequest(
         "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
-        { param: `messages[${index}].role` },
+        { param: `${path}[${index}].role` },
       )
     }
-    if (open.size > 0) throw unanswered(open, callerIndex)
+    if (open.size > 0) throw unanswered(open, `${path}[${callerIndex}]`)
     // Clients that send complete answers back write null for missing fields.
     const wasLegacy = (fields[index]?.function_call ?? undefined) !== undefined
     open = new Set(wasLegacy ? [] : message.toolCalls?.map(({ id }) => id))
     callerIndex = index
   })
-  if (open.size > 0) throw unanswered(open, callerIndex)
+  if (open.size > 0) throw unanswered(open, `${path}[${callerIndex}]`)
 }
 
-function unanswered(callIds: ReadonlySet<string>, callerIndex: number): ServiceError {
+function unanswered(callIds: ReadonlySet<string>, path: string): ServiceError {
   return failure.invalidRequest(
     `An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: ${[...callIds].join(', ').slice(0, 200)}`,
-    { param: `messages[${callerIndex}].tool_calls` },
+    { param: `${path}.tool_calls` },
   )
 }
 

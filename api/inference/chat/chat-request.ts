@@ -38,6 +38,7 @@ import {
   chatMessages,
   MESSAGE,
   MESSAGES_MAX,
+  type MessageField,
   TEMPLATE_FIELDS,
   templateOptions,
 } from './chat-messages.ts'
@@ -63,7 +64,8 @@ export const REQUEST_FIELDS = {
   }),
 }
 
-const FIELDS = {
+/** The fields of a chat request. */
+export const CHAT_FIELDS = {
   messages: Type.Array(MESSAGE, {
     minItems: 1,
     maxItems: MESSAGES_MAX,
@@ -105,7 +107,7 @@ const FIELDS = {
 }
 
 /** The bodies of `POST /v1/chat/completions` and of its older path. */
-export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(FIELDS)
+export const { body: CHAT_BODY, engineBody: ENGINE_CHAT_BODY } = modelBodies(CHAT_FIELDS)
 
 export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
 
@@ -126,21 +128,33 @@ export interface ChatRequest {
   readonly tools: ToolPlan | undefined
 }
 
-/** Reads a chat request. Throws for faults that the schema cannot express. */
-export function chatRequest(body: ChatBody): ChatRequest {
+/** The messages of one conversation, and their place in the request. */
+interface Conversation {
+  readonly path: string
+  readonly fields: readonly MessageField[]
+}
+
+/**
+ * Reads a chat request with one conversation, or with several that share its other fields. Throws
+ * for faults that the schema cannot express.
+ */
+export function chatRequest(
+  body: Omit<ChatBody, 'messages'>,
+  conversations: readonly Conversation[],
+): ChatRequest {
   streamChoice(body)
   const images = new RequestImages()
-  const messages = chatMessages(body.messages, images)
+  const chats = conversations.map(({ path, fields }) => chatMessages(fields, images, path))
   const budget = new SchemaBudget()
   const tools = toolPlan(body, budget)
   const maxTokens =
     maxTokensOf(body.max_completion_tokens, 'max_completion_tokens') ??
     maxTokensOf(body.max_tokens, 'max_tokens')
-  const responseFormat = responseFormatOf(body, { budget, messages: body.messages })
+  const messages = conversations.flatMap(({ fields }) => fields)
+  const responseFormat = responseFormatOf(body, { budget, messages })
   const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
   const hasForm = isCallForced || responseFormat.type !== 'text'
-  const input = chatInput({
-    messages,
+  const chat = {
     tools,
     n: body.n ?? 1,
     maxTokens,
@@ -148,13 +162,17 @@ export function chatRequest(body: ChatBody): ChatRequest {
     ...unsetSampling(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
-    ...templateOptions(body, messages, chatGuidance(body)),
     ...tokenRules(body),
     ...promptLogprobs(body),
     logprobs: logprobsOf(body),
     responseFormat,
     stream: body.stream ?? false,
-  })
+  }
+  const guidance = chatGuidance(body)
+  const inputs = chats.map((messages) =>
+    chatInput({ messages, ...chat, ...templateOptions(body, messages, guidance) }),
+  )
+  const input = { ...(inputs[0] as GenerateInput), prompts: inputs.flatMap((one) => one.prompts) }
   addIgnoredFields(body, budget.ignored)
   return { tools, input, images }
 }
@@ -228,7 +246,7 @@ export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityCla
   }
 }
 
-function logprobsOf(body: ChatBody): number | null {
+function logprobsOf(body: Pick<ChatBody, 'logprobs' | 'top_logprobs'>): number | null {
   const count = body.top_logprobs ?? null
   if (body.logprobs === true) return count ?? 0
   if (count === null || count === 0) return null

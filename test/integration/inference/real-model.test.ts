@@ -33,6 +33,23 @@ describe('the way from a socket to the model that ships, and back', () => {
     expect(said).toBe(completion.choices[0]?.text)
   })
 
+  it('answers several conversations in one request as it answers each', async () => {
+    const chat = { model: MODEL, temperature: 0, max_tokens: 16 }
+    const other = [{ role: 'user' as const, content: 'What is the plural of box?' }]
+    const [one, two] = await Promise.all(
+      [MESSAGES, other].map((messages) => client.chat.completions.create({ ...chat, messages })),
+    )
+    const both = await client.post<OpenAI.ChatCompletion>('/chat/completions/batch', {
+      body: { ...chat, messages: [MESSAGES, other] },
+    })
+    expect(both.choices.map(({ message }) => message.content)).toEqual([
+      one?.choices[0]?.message.content,
+      two?.choices[0]?.message.content,
+    ])
+    const tokens = (one?.usage?.total_tokens ?? 0) + (two?.usage?.total_tokens ?? 0)
+    expect(both.usage?.total_tokens).toBe(tokens)
+  })
+
   it('answers with an adapter of the catalogue under its own name, beside the base', async () => {
     const { data } = await client.models.list()
     expect(data).toMatchObject([

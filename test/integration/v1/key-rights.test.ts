@@ -44,6 +44,11 @@ const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/completions', { model: 'tiny-chat', prompt: 'x' }],
   ['POST', '/engines/tiny-chat/completions', { prompt: 'x' }],
   ['POST', '/chat/completions', { model: 'tiny-chat', messages: [{ role: 'user', content: 'x' }] }],
+  [
+    'POST',
+    '/chat/completions/batch',
+    { model: 'tiny-chat', messages: [[{ role: 'user', content: 'x' }]] },
+  ],
   ['POST', '/responses', { model: 'tiny-chat', input: 'x' }],
   ['POST', '/responses/input_tokens', { model: 'tiny-chat', input: 'x' }],
   ['POST', '/edits', { model: 'tiny-chat', input: 'x', instruction: 'x' }],

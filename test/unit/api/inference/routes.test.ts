@@ -155,6 +155,7 @@ describe('the routes', () => {
     ['/openai/v1/models', / Did you mean \/v1\/models\?/],
     ['/models/org/base', / Did you mean \/v1\/models\/org\/base\?/],
     ['/api/chat', /\. It is not served here; use \/v1\/chat\/completions\.$/],
+    ['/tokenizer_info', / use the files of the model, or \/tokenize and \/detokenize\.$/],
     ['/openai/deployments/gpt-4o/chat/completions', / use \/v1 as the base URL of a client/],
     ['/nothing', /\. See \/docs for what is served here\.$/],
   ])('name what to use instead of %s at the root', async (url, message) => {
@@ -195,6 +196,7 @@ describe('the routes', () => {
       '/v1/audio/translations',
       '/v1/audio/voices',
       '/v1/chat/completions',
+      '/v1/chat/completions/batch',
       '/v1/classify',
       '/v1/completions',
       '/v1/detokenize',
