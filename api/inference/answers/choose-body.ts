@@ -42,7 +42,8 @@ export class ChosenBody implements CallBody {
   push(text: string): readonly CallEvent[] {
     if (this.#body !== undefined) return this.#body.push(text)
     this.#held += text
-    const [first] = this.#held.trimStart()
+    // The text before is white space.
+    const [first] = text.trimStart()
     if (first === undefined) return []
     this.#body = chooseBody(first, this.#options)
     return this.#body.push(this.#held)

@@ -1,3 +1,5 @@
+import { BEGINNING_LENGTH_MAX } from './partial-tag.ts'
+
 const BEGINNING = /^\s*\{\s*"input"\s*:\s*"/
 const BEGINNING_WITHOUT_SPACES = '{"input":"'
 const HIGH_SURROGATE = /[\ud800-\udbff]$/
@@ -27,9 +29,10 @@ export class CustomInput {
   /** Takes the next piece of the arguments; returns the piece of the input that it completes. */
   push(text: string): string {
     if (this.#phase === 'ended') return ''
+    const isDecided = this.#text.length > BEGINNING_LENGTH_MAX
     this.#text += text
     if (this.#phase === 'beginning') {
-      const match = BEGINNING.exec(this.#text)
+      const match = isDecided ? null : BEGINNING.exec(this.#text.slice(0, BEGINNING_LENGTH_MAX))
       if (match === null) return ''
       this.#phase = 'inside'
       this.#text = this.#text.slice(match[0].length)

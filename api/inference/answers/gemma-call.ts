@@ -1,5 +1,6 @@
 import type { CallBody, CallEvent } from './call-body.ts'
 import { readLiteral } from './literals.ts'
+import { BEGINNING_LENGTH_MAX } from './partial-tag.ts'
 
 const GEMMA = { quotes: '"', delimiters: ['<escape>', '<|"|>'], hasPlainKeys: true }
 
@@ -14,9 +15,10 @@ export class GemmaCall implements CallBody {
   }
 
   push(text: string): CallEvent[] {
+    const isDecided = this.#text.length > BEGINNING_LENGTH_MAX
     this.#text += text
-    if (this.#argumentsStart !== undefined) return []
-    const header = /^\s*call:([\w.-]+)(?=\{)/.exec(this.#text)
+    if (isDecided || this.#argumentsStart !== undefined) return []
+    const header = /^\s*call:([\w.-]+)(?=\{)/.exec(this.#text.slice(0, BEGINNING_LENGTH_MAX))
     if (header === null) return []
     this.#argumentsStart = header[0].length
     return [{ name: header[1] as string }]

@@ -1,7 +1,7 @@
 import type { AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
 
 import { JsonScanner } from './call-body.ts'
-import { findTag } from './partial-tag.ts'
+import { BEGINNING_LENGTH_MAX, findTag } from './partial-tag.ts'
 
 const MESSAGE = '<|message|>'
 const HEADER_TAGS = ['<|start|>', '<|channel|>', '<|constrain|>', MESSAGE, '<|end|>'] as const
@@ -53,9 +53,9 @@ export class HarmonyParser {
   #step(parts: AnswerPart[]): boolean {
     if (this.#place === 'beginning') {
       const begun = this.#text.trimStart()
-      const isUndecided = HEADER_STARTS.some(
-        (start) => begun.length < start.length && start.startsWith(begun),
-      )
+      const isUndecided =
+        this.#text.length < BEGINNING_LENGTH_MAX &&
+        HEADER_STARTS.some((start) => begun.length < start.length && start.startsWith(begun))
       if (isUndecided) return false
       const isHeader = HEADER_STARTS.some((start) => begun.startsWith(start))
       this.#place = isHeader ? 'header' : 'content'

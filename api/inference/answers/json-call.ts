@@ -1,12 +1,11 @@
 import { type CallBody, type CallEvent, JsonScanner } from './call-body.ts'
+import { BEGINNING_LENGTH_MAX } from './partial-tag.ts'
 
 // The usual order of fields: the name, then an object of arguments, which can be streamed.
 const BEGINNING =
   /^\s*\{\s*(?:"tool_call_id"\s*:\s*"[^"\\]*"\s*,\s*)?"(?:tool_)?name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/
 // The name is the only key.
 const KEYED_BEGINNING = /^\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*(?=\{)/
-// A body without arguments in its first characters is read when it is complete.
-const BEGINNING_LENGTH_MAX = 4096
 
 /** Reads the JSON of one call while it is being written. */
 export class JsonCall implements CallBody {
@@ -14,8 +13,8 @@ export class JsonCall implements CallBody {
   readonly #accepts: (name: string) => boolean
   readonly #beginning: RegExp
   readonly #scanner = new JsonScanner()
+  /** The text before the arguments. */
   #text = ''
-  #scanned = 0
   #phase: 'beginning' | 'arguments' | 'ended' = 'beginning'
 
   /** `opening` is the text before the body, which is restored when the body is not a call. */
@@ -26,25 +25,17 @@ export class JsonCall implements CallBody {
   }
 
   push(text: string): CallEvent[] {
+    if (this.#phase === 'arguments') return this.#readArguments(text)
+    if (this.#phase === 'ended') return []
+    const isDecided = this.#text.length > BEGINNING_LENGTH_MAX
     this.#text += text
-    const events: CallEvent[] = []
-    if (this.#phase === 'beginning' && this.#text.length <= BEGINNING_LENGTH_MAX) {
-      const match = this.#beginning.exec(this.#text)
-      const name = match === null ? undefined : parseName(match[1] as string)
-      if (match !== null && name !== undefined && this.#accepts(name)) {
-        this.#phase = 'arguments'
-        this.#scanned = match[0].length
-        events.push({ name })
-      }
-    }
-    if (this.#phase === 'arguments') {
-      const start = this.#scanned
-      const { end, isWhole } = this.#scanner.scan(this.#text, start)
-      this.#scanned = end
-      if (isWhole) this.#phase = 'ended'
-      if (end > start) events.push({ arguments: this.#text.slice(start, end) })
-    }
-    return events
+    // A body without arguments in its first characters is read when it is complete.
+    if (isDecided) return []
+    const match = this.#beginning.exec(this.#text.slice(0, BEGINNING_LENGTH_MAX))
+    const name = match === null ? undefined : parseName(match[1] as string)
+    if (match === null || name === undefined || !this.#accepts(name)) return []
+    this.#phase = 'arguments'
+    return [{ name }, ...this.#readArguments(this.#text.slice(match[0].length))]
   }
 
   finish(): { readonly events: readonly CallEvent[]; readonly rejected: string } {
@@ -54,6 +45,12 @@ export class JsonCall implements CallBody {
       return { events: [], rejected: this.#opening + this.#text }
     }
     return { events: [{ name: call.name }, { arguments: call.arguments }], rejected: '' }
+  }
+
+  #readArguments(text: string): CallEvent[] {
+    const { end, isWhole } = this.#scanner.scan(text, 0)
+    if (isWhole) this.#phase = 'ended'
+    return end > 0 ? [{ arguments: text.slice(0, end) }] : []
   }
 }
 

@@ -31,3 +31,33 @@ export function findTag(
   if (found !== undefined && !tags.some(isLonger)) return found
   return { tag: undefined, at: Math.min(held, found?.at ?? held) }
 }
+
+/**
+ * How much of a text decides what it is: the beginning of an answer or call, the name of a function
+ * or parameter. It is read again with each piece, so a longer one would take quadratic time.
+ */
+export const BEGINNING_LENGTH_MAX = 1024
+
+/** Withholds the white space at the end of a text that arrives in pieces. */
+export class TrailingSpace {
+  #held = ''
+
+  /** The text that follows what was returned before, without the white space at its end. */
+  push(text: string): string {
+    const visible = text.trimEnd()
+    if (visible === '') {
+      this.#held += text
+      return ''
+    }
+    const whole = this.#held + visible
+    this.#held = text.slice(visible.length)
+    return whole
+  }
+
+  /** The withheld white space, which is then no longer withheld. */
+  take(): string {
+    const held = this.#held
+    this.#held = ''
+    return held
+  }
+}

@@ -1,6 +1,6 @@
 import type { ReasoningFormat } from '#shared/contracts/answer-formats.ts'
 
-import { partialTagLength } from './partial-tag.ts'
+import { BEGINNING_LENGTH_MAX, partialTagLength, TrailingSpace } from './partial-tag.ts'
 
 /** A part of an answer: reasoning or the answer itself. */
 interface ReasoningPart {
@@ -13,6 +13,8 @@ export class ReasoningParser {
   readonly #format: ReasoningFormat
   #state: 'beginning' | 'reasoning' | 'behind' | 'answering'
   #held = ''
+  /** White space that belongs to the closing tag if that follows. */
+  readonly #space = new TrailingSpace()
   #hasReasoned = false
 
   constructor(format: ReasoningFormat, { isOpen = false }: { readonly isOpen?: boolean } = {}) {
@@ -27,21 +29,24 @@ export class ReasoningParser {
     if (this.#state === 'beginning') this.#begin()
     if (this.#state === 'reasoning') this.#reason(parts)
     if (this.#state === 'behind') this.#skipSpace()
-    if (this.#state === 'answering') this.#release(false, this.#held.length, parts)
+    if (this.#state === 'answering') this.#release(false, parts)
     return parts
   }
 
   /** Ends the answer and releases the held text. */
   finish(): ReasoningPart[] {
     const parts: ReasoningPart[] = []
-    this.#release(this.#state === 'reasoning', this.#held.length, parts)
+    this.#held = this.#space.take() + this.#held
+    this.#release(this.#state === 'reasoning', parts)
     return parts
   }
 
   #begin(): void {
     const start = this.#held.trimStart()
     const { opens } = this.#format
-    const couldGoOn = opens.some((tag) => tag.length > start.length && tag.startsWith(start))
+    const couldGoOn =
+      this.#held.length < BEGINNING_LENGTH_MAX &&
+      opens.some((tag) => tag.length > start.length && tag.startsWith(start))
     const tag = opens.find((known) => start.startsWith(known))
     if (couldGoOn) return
     if (tag === undefined) {
@@ -64,15 +69,13 @@ export class ReasoningParser {
       .map((tag) => ({ tag, at: this.#held.indexOf(tag) }))
       .filter(({ at }) => at >= 0)
       .toSorted((a, b) => a.at - b.at)[0]
-    if (found === undefined) {
-      // White space before the tag belongs to it.
-      const partial = Math.max(...closes.map((tag) => partialTagLength(this.#held, tag)))
-      const tagAt = this.#held.length - partial
-      this.#release(true, this.#held.slice(0, tagAt).trimEnd().length, parts)
-      return
-    }
-    this.#release(true, this.#held.slice(0, found.at).trimEnd().length, parts)
-    this.#held = this.#held.trimStart().slice(found.tag.length)
+    const partial = Math.max(...closes.map((tag) => partialTagLength(this.#held, tag)))
+    const tagAt = found?.at ?? this.#held.length - partial
+    const text = this.#space.push(this.#held.slice(0, tagAt))
+    if (text !== '') parts.push({ isReasoning: true, text })
+    this.#held = this.#held.slice(tagAt + (found?.tag.length ?? 0))
+    if (found === undefined) return
+    this.#space.take()
     this.#state = 'behind'
   }
 
@@ -82,9 +85,8 @@ export class ReasoningParser {
     if (this.#held !== '') this.#state = 'answering'
   }
 
-  #release(isReasoning: boolean, length: number, parts: ReasoningPart[]): void {
-    const text = this.#held.slice(0, length)
-    this.#held = this.#held.slice(length)
-    if (text !== '') parts.push({ isReasoning, text })
+  #release(isReasoning: boolean, parts: ReasoningPart[]): void {
+    if (this.#held !== '') parts.push({ isReasoning, text: this.#held })
+    this.#held = ''
   }
 }

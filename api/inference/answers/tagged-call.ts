@@ -2,6 +2,7 @@ import type { TagSyntax } from '#shared/contracts/call-syntax.ts'
 
 import type { CallBody, CallEvent } from './call-body.ts'
 import { readLiteral } from './literals.ts'
+import { BEGINNING_LENGTH_MAX, findTag } from './partial-tag.ts'
 
 /** The type of a parameter of a tool, as its schema states it. */
 export type ParameterType = (tool: string, parameter: string) => unknown
@@ -25,11 +26,16 @@ const WHOLE_NAME = /^\s*([\w.:-]+)\s*$/
  */
 export class TaggedCall implements CallBody {
   readonly #options: TaggedOptions
+  /** Text that was not read yet. */
   #text = ''
   #whole = ''
   #name: string | undefined
   #parameter: { readonly key: string; readonly attributes: string } | undefined
+  /** The beginning of a value, and the text that ends it once that is known. */
+  #value = ''
+  #closing: string | undefined
   #count = 0
+  /** Whether nothing more is read. */
   #isClosed = false
 
   constructor(options: TaggedOptions) {
@@ -38,8 +44,8 @@ export class TaggedCall implements CallBody {
 
   push(text: string): CallEvent[] {
     const events: CallEvent[] = []
-    this.#text += text
     if (this.#name === undefined) this.#whole += text
+    if (!this.#isClosed) this.#text += text
     while (this.#step(events)) {
       // Each step consumes a tag or a value; the rest waits for more text.
     }
@@ -67,15 +73,25 @@ export class TaggedCall implements CallBody {
     if (this.#parameter !== undefined) return this.#readValue(this.#name, this.#parameter, events)
     this.#text = this.#text.trimStart()
     const { end } = this.#options.tags
-    if (end === undefined || !this.#text.startsWith(end)) return this.#readKey()
+    if (end === undefined || !this.#text.startsWith(end)) {
+      if (this.#readKey()) return true
+      if (!this.#isTooLong) return false
+    }
     this.#isClosed = true
     events.push({ arguments: '}' })
-    return true
+    return false
+  }
+
+  /** Whether the text should have contained the name or key that it begins with. */
+  get #isTooLong(): boolean {
+    return this.#text.length > BEGINNING_LENGTH_MAX
   }
 
   #readName(events: CallEvent[]): boolean {
     const [before, after] = this.#options.tags.name
-    const text = this.#text.trimStart()
+    this.#text = this.#text.trimStart()
+    this.#isClosed = this.#isTooLong
+    const text = this.#text.slice(0, BEGINNING_LENGTH_MAX)
     if (!text.startsWith(before)) return false
     const length = after === '' ? -1 : text.indexOf(after, before.length)
     const name =
@@ -83,25 +99,38 @@ export class TaggedCall implements CallBody {
         ? BARE_NAME.exec(text)?.[1]
         : /^[^\s<>"]+$/.exec(text.slice(before.length, Math.max(length, 0)))?.[0]
     if (name === undefined) return false
-    this.#text = text.slice(before.length + name.length + after.length)
+    this.#text = this.#text.slice(before.length + name.length + after.length)
     this.#name = name
+    this.#isClosed = false
     events.push({ name }, { arguments: '{' })
     return true
   }
 
   #readKey(): boolean {
     const { key, value } = this.#options.tags
-    if (!this.#text.startsWith(key[0])) return false
-    const keyEnd = this.#text.indexOf(key[1], key[0].length)
+    const text = this.#text.slice(0, BEGINNING_LENGTH_MAX)
+    if (!text.startsWith(key[0])) return false
+    const keyEnd = text.indexOf(key[1], key[0].length)
     const between = keyEnd + key[1].length
-    const start = keyEnd < 0 ? -1 : this.#text.indexOf(value[0], between)
+    const start = keyEnd < 0 ? -1 : text.indexOf(value[0], between)
     if (start < 0) return false
     this.#parameter = {
-      key: this.#text.slice(key[0].length, keyEnd).trim(),
-      attributes: this.#text.slice(between, start),
+      key: text.slice(key[0].length, keyEnd).trim(),
+      attributes: text.slice(between, start),
     }
     this.#text = this.#text.slice(start + value[0].length)
     return true
+  }
+
+  /** The text that ends a value; undefined while the beginning of the value is not known. */
+  #findClosing(): string | undefined {
+    const { hasCdata = false, value } = this.#options.tags
+    if (!hasCdata) return value[1]
+    if (this.#text.startsWith(CDATA.opens)) {
+      this.#text = this.#text.slice(CDATA.opens.length)
+      return CDATA.closes + value[1]
+    }
+    return CDATA.opens.startsWith(this.#text) ? undefined : value[1]
   }
 
   #readValue(
@@ -109,18 +138,17 @@ export class TaggedCall implements CallBody {
     { key, attributes }: { readonly key: string; readonly attributes: string },
     events: CallEvent[],
   ): boolean {
-    const { tags, typeOf } = this.#options
-    const { opens, closes } = CDATA
-    if (tags.hasCdata === true && opens.startsWith(this.#text.slice(0, opens.length))) {
-      if (this.#text.length < opens.length) return false
-    }
-    const isQuoted = tags.hasCdata === true && this.#text.startsWith(opens)
-    const closing = isQuoted ? closes + tags.value[1] : tags.value[1]
-    const at = this.#text.indexOf(closing)
-    if (at < 0) return false
-    const raw = this.#text.slice(isQuoted ? opens.length : 0, at)
-    const written = isQuoted ? raw : raw.replace(/^\n/, '').replace(/\n$/, '')
-    this.#text = this.#text.slice(at + closing.length)
+    const { typeOf } = this.#options
+    this.#closing ??= this.#findClosing()
+    if (this.#closing === undefined) return false
+    const { tag, at } = findTag(this.#text, [this.#closing])
+    this.#value += this.#text.slice(0, at)
+    this.#text = this.#text.slice(at + (tag?.length ?? 0))
+    if (tag === undefined) return false
+    const isQuoted = tag.startsWith(CDATA.closes)
+    const written = isQuoted ? this.#value : this.#value.replace(/^\n/, '').replace(/\n$/, '')
+    this.#value = ''
+    this.#closing = undefined
     this.#parameter = undefined
     const comma = this.#count > 0 ? ', ' : ''
     const json = JSON.stringify(typed(written, statedType(attributes) ?? typeOf(name, key)))

@@ -1,7 +1,7 @@
 import type { CallBody, CallEvent } from '#api/inference/answers/call-body.ts'
 import { ChosenBody } from '#api/inference/answers/choose-body.ts'
 import { JsonCall } from '#api/inference/answers/json-call.ts'
-import { findTag } from '#api/inference/answers/partial-tag.ts'
+import { findTag, TrailingSpace } from '#api/inference/answers/partial-tag.ts'
 import { callFormat } from '#shared/contracts/call-formats.ts'
 import type { CallFormat } from '#shared/contracts/call-syntax.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
@@ -50,7 +50,7 @@ export class ToolCallParser {
   #opening = ''
   #calls = 0
   #hasContent = false
-  #whiteSpace = ''
+  readonly #space = new TrailingSpace()
 
   constructor(options: ToolCallOptions) {
     this.#options = options
@@ -83,9 +83,8 @@ export class ToolCallParser {
       this.#content(this.#text, parts)
     }
     this.#text = ''
-    if (this.#calls === 0 && this.#whiteSpace !== '') {
-      parts.push({ type: 'content', text: this.#whiteSpace })
-    }
+    const space = this.#space.take()
+    if (this.#calls === 0 && space !== '') parts.push({ type: 'content', text: space })
     return parts
   }
 
@@ -121,7 +120,7 @@ export class ToolCallParser {
   /** Opens a body if the answer begins with a call without its opening text. */
   #beginsBare(): boolean {
     if (this.#calls > 0 || this.#hasContent) return false
-    const [first] = (this.#whiteSpace + this.#text).trimStart()
+    const [first] = this.#text.trimStart()
     if (first !== undefined && first === this.#format.bareStart) {
       const { tools = [] } = this.#options
       this.#openBody('', (name) => tools.some((tool) => tool.name === name))
@@ -165,7 +164,7 @@ export class ToolCallParser {
   #emitCall(event: CallEvent, parts: AnswerPart[]): void {
     if ('name' in event) {
       this.#calls += 1
-      this.#whiteSpace = ''
+      this.#space.take()
     }
     const index = this.#calls - 1
     if (index >= this.#options.callsMax) return
@@ -177,9 +176,7 @@ export class ToolCallParser {
   }
 
   #content(text: string, parts: AnswerPart[]): void {
-    const whole = this.#whiteSpace + text
-    const visible = whole.trimEnd()
-    this.#whiteSpace = whole.slice(visible.length)
+    const visible = this.#space.push(text)
     if (visible === '') return
     this.#hasContent = true
     parts.push({ type: 'content', text: visible })

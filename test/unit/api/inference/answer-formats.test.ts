@@ -127,4 +127,29 @@ describe('answers of a family', () => {
       expect(pieces.length, entry.title).toBeGreaterThan(isEmpty ? 0 : 2)
     }
   })
+
+  it.each([
+    ['white space', { calls: 'hermes' }, '', '\n\n'],
+    ['white space before harmony', { calls: 'harmony' }, '', '\n\n'],
+    ['white space before thoughts', { calls: 'hermes', reasoning: 'think' }, '', '\n\n'],
+    ['white space in thoughts', { calls: 'hermes', reasoning: 'think' }, '<think>a', '\n\n'],
+    ['white space in a call', { calls: 'hermes' }, '<tool_call>', '\n\n'],
+    ['a name in tags', { calls: 'glm45' }, '<tool_call>', 'abc'],
+    ['openings of calls', { calls: 'deepseek_v4' }, '', '<｜DSML｜invoke name="'],
+    ['a key', { calls: 'minimax_m2' }, '<invoke name="f"><parameter name="', 'abc'],
+    ['a value in tags', { calls: 'qwen3_coder' }, '<tool_call><function=f><parameter=a>', 'abc'],
+    ['a name of Gemma', { calls: 'gemma' }, '<start_function_call>call:', 'abc'],
+    ['arguments in JSON', { calls: 'hermes' }, '<tool_call>{"name": "f", "arguments": {', '"a"'],
+    ['named arguments', { calls: 'kimi_k2' }, '<|tool_call_begin|>f{"a": "', 'abc'],
+  ] as const)(
+    'reads a long answer once: %s',
+    { timeout: 10_000 },
+    (_, dialect, beginning, piece) => {
+      const parser = answerParser(TOOLS, dialect)
+      parser?.push(beginning)
+      for (let count = 0; count < 60_000; count += 1) parser?.push(piece)
+      expect(parser?.callCount).toBeLessThanOrEqual(1)
+      parser?.finish()
+    },
+  )
 })
