@@ -75,6 +75,27 @@ describe('a graph of stated shapes', () => {
   })
 })
 
+it('a graph has no more tokens than its table of positions', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-shapes-'))
+  folders.push(folder)
+  cpSync(MINILM, folder, { recursive: true })
+  const settings = [
+    ['config.json', 'max_position_embeddings'],
+    ['sentence_bert_config.json', 'max_seq_length'],
+    ['tokenizer_config.json', 'model_max_length'],
+  ] as const
+  for (const [name, key] of settings) {
+    const file = JSON.parse(readFileSync(join(folder, name), 'utf8')) as object
+    writeFileSync(join(folder, name), JSON.stringify({ ...file, [key]: 4096 }))
+  }
+  const encoder = await openEncoder({ runtime, folder, onnxFile: 'model' })
+  expect(encoder.contextLength).toBe(64)
+  const tokenIds = await encoder.encodeText('word '.repeat(600), encoder.contextLength)
+  expect(tokenIds).toHaveLength(64)
+  expect(await encoder.embed(tokenIds, FOREVER)).toHaveLength(encoder.dimensions ?? 0)
+  await encoder.close()
+})
+
 it('texts of different lengths do not share runs of a graph that ignores its mask', async () => {
   const encoder = await opened(({ graph, ...model }) => {
     const nodes = graph.nodes.map((node) => ({

@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import { readTablePositions } from '#workers/graph/position-tables.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Feeds, ModelSession } from '#workers/runtime/session.ts'
@@ -56,12 +57,13 @@ export function statedShapeOf({ inputs }: Pick<ModelSession, 'inputs'>): StatedS
 }
 
 /** The tokens of the longest text that a graph takes, at most `tokensMax`. */
-export function contextLengthIn(
-  session: Pick<ModelSession, 'inputs'>,
+export async function contextLengthIn(
+  session: Pick<ModelSession, 'inputs' | 'file'>,
   ...tokensMax: readonly (number | undefined)[]
-): number {
+): Promise<number> {
   const { width } = statedShapeOf(session)
-  return Math.min(...[...tokensMax, width].filter((count) => count !== undefined))
+  const limits = [...tokensMax, width, await readTablePositions(session.file)]
+  return Math.min(...limits.filter((count) => count !== undefined))
 }
 
 /** Whether texts can be filled up to the size: one row, and a length behind a mask. */

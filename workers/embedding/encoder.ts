@@ -120,7 +120,7 @@ async function assemble(
   )
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const { maxContextTokens } = options
-  const contextLength = contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
+  const contextLength = await contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
   const markers = isStatic ? NO_MARKERS : findMarkers(tokenizer, files.tokenizerConfig)
   const reader = { tokenizer, markers, contextLength }
   // A static embedding of an unknown word carries no meaning.

@@ -63,7 +63,7 @@ async function assemble(
     files,
     labelCount,
     tokenizer: createTokenizer(files.tokenizerJson, files.tokenizerConfig),
-    contextLength: contextLengthIn(sessions.wide, files.contextLength, maxContextTokens),
+    contextLength: await contextLengthIn(sessions.wide, files.contextLength, maxContextTokens),
     logits: (text, signal) => batcher.submit(text, signal),
     get waitingCount() {
       return batcher.waitingCount

@@ -54,7 +54,7 @@ async function assemble(
   const output = chooseSparseOutput(sessions.wide, tokenizer.pieces.size)
   const isSpecial = (id: number): boolean =>
     id === files.unknownId || tokenizer.pieces.isSpecial(id)
-  const contextLength = contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
+  const contextLength = await contextLengthIn(sessions.wide, files.contextLength, maxContextTokens)
   const tokensOfLogits = Math.max(Math.floor(LOGITS_MAX / output.width), 1)
   const batcher = await openTextBatcher<SparseVector>(
     sessions,

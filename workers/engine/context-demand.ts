@@ -1,8 +1,9 @@
 import type { Model } from '#workers/graph/model.ts'
 import type { OperatorMarks } from '#workers/graph/operators.ts'
+import { positionsOfTables } from '#workers/graph/position-tables.ts'
 import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 
-import { type ContextDemand, findMemoryBytes, positionsOfTables } from './context-length.ts'
+import { type ContextDemand, findMemoryBytes } from './context-length.ts'
 import type { DecoderConfig } from './model-files.ts'
 import { bytesOfPast, hasCacheInputs, isCacheInput } from './past-inputs.ts'
 import { findableWindow } from './rewrite/attention-probe.ts'
@@ -44,11 +45,12 @@ export async function readDemand(
   const modelLength = Math.min(
     config.contextLength ?? lengthUnknown,
     operators.hasGroupQueryAttention
-      ? positionsOfTables(model)
+      ? Infinity
       : positionsOfGrowing(config, model, !areCachesAdded),
   )
   return {
     modelLength,
+    tableLength: positionsOfTables(model),
     wantedMax: maxContextTokens,
     slots,
     memoryBytes: Math.min(memoryBytes, findMemoryBytes()),

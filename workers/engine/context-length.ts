@@ -1,12 +1,11 @@
 import { totalmem } from 'node:os'
 
-import type { Model } from '#workers/graph/model.ts'
-import { nodesOf } from '#workers/graph/operators.ts'
-
 /** The limits that determine the context of a model. */
 export interface ContextDemand {
   /** The context length that the model was made for. */
   readonly modelLength: number
+  /** The positions that the tables of the graph have. */
+  readonly tableLength: number
   /** The operator's `maxContextTokens`, which applies regardless of memory. */
   readonly wantedMax: number | undefined
   readonly slots: number
@@ -26,8 +25,11 @@ export interface ContextDemand {
 /** A context and its reason. */
 export interface ContextChoice {
   readonly contextLength: number
-  /** The limit that sets the length; `model` when it is the model's own. */
-  readonly limitedBy: 'model' | 'maxContextTokens' | 'memory' | 'device' | 'wholePrompts'
+  /**
+   * The limit that sets the length; `model` when it is the model's own, and `tables` when the graph
+   * has fewer positions than the model's files state.
+   */
+  readonly limitedBy: 'model' | 'tables' | 'maxContextTokens' | 'memory' | 'device' | 'wholePrompts'
   /** Bytes of caches and states when all slots are full. */
   readonly cacheBytesMax: number
 }
@@ -74,19 +76,21 @@ export function chooseSlotsMax(
 }
 
 function limitContext(demand: ContextDemand): Omit<ContextChoice, 'cacheBytesMax'> {
-  const { modelLength, wantedMax, fixedBy } = demand
+  const { tableLength, wantedMax, fixedBy } = demand
+  const modelLength = Math.min(demand.modelLength, tableLength)
+  const whole = tableLength < demand.modelLength ? 'tables' : 'model'
   if (wantedMax !== undefined && wantedMax < modelLength) {
     return { contextLength: wantedMax, limitedBy: 'maxContextTokens' }
   }
   const isCertain = wantedMax !== undefined || modelLength <= CONTEXT_TOKENS_CERTAIN
-  if (isCertain) return { contextLength: modelLength, limitedBy: 'model' }
+  if (isCertain) return { contextLength: modelLength, limitedBy: whole }
   if (fixedBy !== undefined) {
     return { contextLength: CONTEXT_TOKENS_CERTAIN, limitedBy: fixedBy }
   }
   const contextLength = Math.max(fitContext(demand), CONTEXT_TOKENS_CERTAIN)
   return contextLength < modelLength
     ? { contextLength, limitedBy: 'memory' }
-    : { contextLength: modelLength, limitedBy: 'model' }
+    : { contextLength: modelLength, limitedBy: whole }
 }
 
 function fitContext(demand: ContextDemand): number {
@@ -102,15 +106,4 @@ export function findMemoryBytes(): number {
   // 0 if the limit is unknown, and more than any machine has if there is none.
   const limit = process.constrainedMemory() || Infinity
   return Math.min(limit, totalmem())
-}
-
-/** The input of GroupQueryAttention with the table of cosines. */
-const COSINES_INPUT = 7
-
-/** The number of positions in a decoder's rotation tables; Infinity if it has none. */
-export function positionsOfTables(model: Model): number {
-  const rows = new Map(model.graph.constants.map(({ name, dims }) => [name, dims[0] ?? Infinity]))
-  const attentions = nodesOf(model).filter(({ operator }) => operator === 'GroupQueryAttention')
-  const read = attentions.map(({ inputs }) => rows.get(inputs[COSINES_INPUT] ?? '') ?? Infinity)
-  return Math.min(Infinity, ...read)
 }

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import { addAdapters } from '#workers/adapters/adapter-graph.ts'
 import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import { findOperators } from '#workers/graph/operators.ts'
+import { readTablePositions } from '#workers/graph/position-tables.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { resolveWeights } from '#workers/graph/resolve-weights.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
@@ -188,12 +189,15 @@ async function findPair(
   )
 }
 
-function openPair(
+async function openPair(
   options: TextEngineOptions,
   files: EncoderDecoderFiles,
   { contextLength, vocabSize }: DecoderConfig,
 ): Promise<TextEngine> {
   const { runtime, slots, executionProvider, intraOpThreads } = options
+  const tables = await Promise.all(
+    [files.encoderFile, ...files.decoderFiles].map(readTablePositions),
+  )
   return openEncoderDecoder({
     runtime,
     files,
@@ -207,6 +211,7 @@ function openPair(
     contextLength: Math.min(
       contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? SOURCE_TOKENS_MAX,
+      ...tables,
     ),
   })
 }

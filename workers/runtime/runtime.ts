@@ -87,7 +87,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     model: string | ModelBytes,
     sessionOptions: SessionOptions,
   ): Promise<ModelSession> {
-    const session = await loadSession(native, turns, providers, model, sessionOptions)
+    const session = await loadFused(native, turns, providers, model, sessionOptions)
     if (isClosed) {
       await session.close()
       throw new ModelLoadError(nameOf(model), 'the runtime is closed')
@@ -115,6 +115,21 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     zeros: (type, dims) =>
       createTensor(native, type, allocateElements(type, countElements(dims)), dims),
     close,
+  }
+}
+
+/**
+ * ONNX Runtime fuses products of 8-bit floats to those of integers, which it then refuses; without
+ * this fusion they run.
+ */
+async function loadFused(
+  ...[native, turns, providers, model, options]: Parameters<typeof loadSession>
+): Promise<ModelSession> {
+  try {
+    return await loadSession(native, turns, providers, model, options)
+  } catch (error) {
+    if (!(error instanceof ModelLoadError && error.message.includes('tensor(float8'))) throw error
+    return loadSession(native, turns, providers, model, { ...options, fusesQuantization: false })
   }
 }
 
@@ -152,7 +167,7 @@ function createSession(
         check(library, status)
         resolve()
       } catch (error) {
-        reject(new ModelLoadError(nameOf(model), (error as Error).message))
+        reject(new ModelLoadError(nameOf(model), reasonOf(error as Error)))
       }
     }
     const rest = [nativeOptions, prepackedWeights, cell, done]
@@ -162,6 +177,15 @@ function createSession(
       library.createSessionFromArray.async(env, model.bytes, model.bytes.length, ...rest)
     }
   })
+}
+
+const UNKNOWN_OPERATOR = /Fatal error: (?:(\S*):)?(\w+)\(-?\d+\) is not a registered function/
+
+function reasonOf({ message }: Error): string {
+  const [, domain, operator] = UNKNOWN_OPERATOR.exec(message) ?? []
+  if (operator === undefined) return message
+  const origin = domain ? ` of ${domain}` : ''
+  return `the graph needs the operator ${operator}${origin}, which ONNX Runtime does not have`
 }
 
 function nameOf(model: string | ModelBytes): string {

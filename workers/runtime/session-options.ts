@@ -16,6 +16,8 @@ export interface SessionOptions {
    * the memory. True if absent.
    */
   readonly prepacksWeights?: boolean
+  /** Whether products of quantized tensors become products of integers. True if absent. */
+  readonly fusesQuantization?: boolean
 }
 
 const OPTIMIZATION_LEVELS = { none: 0, basic: 1, extended: 2, all: 99 } as const
@@ -49,6 +51,7 @@ export function createSessionOptions(
       ...CONFIG_ENTRIES,
       ...(dataFolder && { [DATA_FOLDER_ENTRY]: dataFolder }),
       ...(options.prepacksWeights === false && { 'session.disable_prepacking': '1' }),
+      ...(options.fusesQuantization === false && { 'session.disable_quant_qdq': '1' }),
     }
     for (const [key, value] of Object.entries(entries)) {
       check(library, library.addSessionConfigEntry(handle, key, value))

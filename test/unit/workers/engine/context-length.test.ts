@@ -16,7 +16,7 @@ import { type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { generate, greedy, MODELS } from './generate.ts'
-import { AS_EXPORTED, closeEngines, ON_DEVICE, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
 const GIB = 2 ** 30
 const KIB = 2 ** 10
@@ -24,6 +24,7 @@ const KIB = 2 ** 10
 // 16 slots take 1 MiB for each position, so that the cache of n KiB positions takes n GiB.
 const DEMAND: ContextDemand = {
   modelLength: 32 * KIB,
+  tableLength: Infinity,
   wantedMax: undefined,
   slots: 16,
   positionBytes: 64 * KIB,
@@ -52,6 +53,13 @@ describe('the context of a model', () => {
       'maxContextTokens',
     ],
     ['is never above the model’s own', { wantedMax: 64 * KIB, memoryBytes: GIB }, 32, 'model'],
+    ['is that of the tables of the graph', { tableLength: 4 * KIB, memoryBytes: 0 }, 4, 'tables'],
+    [
+      'is the memory’s below that of the tables',
+      { tableLength: 31 * KIB, memoryBytes: GIB },
+      8,
+      'memory',
+    ],
     ['is 8,192 in the memory of a device', { fixedBy: 'device' }, 8, 'device'],
     [
       'is what the operator wants in the memory of a device',
@@ -151,9 +159,19 @@ describe('an engine of a model with 32,768 positions', () => {
     expect(engine.contextLength).toBe(200_000)
   })
 
-  it('has no more positions than the tables of the graph', async () => {
-    const engine = await openEngine('.', { folder: copyWithLength('llama-in-place', 32_768) })
-    expect(engine.context).toMatchObject({ contextLength: 256, limitedBy: 'model' })
+  it.each([
+    ['rotations', 'llama-in-place', {}],
+    ['rotations in two branches', 'llama-long-rope', {}],
+    ['learned positions', 'gpt2', { n_positions: 32_768 }],
+    ['learned positions that begin at 2', 'opt', {}],
+  ])('has no more positions than the %s of the graph', async (_, name, changes) => {
+    for (const form of [{}, AS_EXPORTED]) {
+      const folder = copyWithLength(name, 32_768, changes)
+      const engine = await openEngine('.', { folder, slots: 2, ...form })
+      expect(engine.context).toMatchObject({ contextLength: 256, limitedBy: 'tables' })
+      const promptTokenIds = makePrompt(1, 250)
+      expect(await generate(engine, { promptTokenIds })).toMatchObject({ reason: 'length' })
+    }
   })
 })
 

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -116,4 +117,18 @@ it.each([
   expect(() => new SourceEncoder(runtime, session as unknown as ModelSession, 'float32')).toThrow(
     'must make last_hidden_state from input_ids of type int64',
   )
+})
+
+it('has no more positions than the tables of its graphs', async () => {
+  const longer = mkdtempSync(join(tmpdir(), 'millrace-pair-'))
+  cpSync(join(MODELS, 'bart'), longer, { recursive: true })
+  const config = JSON.parse(readFileSync(join(longer, 'config.json'), 'utf8')) as object
+  const changed = { ...config, max_position_embeddings: 4096 }
+  writeFileSync(join(longer, 'config.json'), JSON.stringify(changed))
+  const options = { runtime, slots: 1, intraOpThreads: 1 }
+  const stated = await openTextEngine({ ...options, folder: join(MODELS, 'bart') })
+  const opened = await openTextEngine({ ...options, folder: longer })
+  expect(opened.contextLength).toBe(stated.contextLength)
+  await Promise.all([stated.close(), opened.close()])
+  rmSync(longer, { recursive: true })
 })

@@ -5,6 +5,14 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import {
+  type Constant,
+  makeConstant,
+  makeModel,
+  makeNode,
+  makeValue,
+} from '#workers/graph/model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
@@ -15,6 +23,15 @@ import {
   IN_PLACE_FILE,
   LOOP_FILE,
 } from './decoder-feeds.ts'
+
+// E4M3FN
+const FLOAT8 = 17
+const FLOAT8_ONE = 0x38
+const FLOAT8_TWO = 0x40
+
+function float8Constant(name: string, dims: readonly number[], bytes: readonly number[]): Constant {
+  return { name, onnxType: FLOAT8, dims, data: { kind: 'bytes', bytes: Uint8Array.from(bytes) } }
+}
 
 const runtime = openRuntime()
 afterAll(() => runtime.close())
@@ -129,6 +146,48 @@ describe('loading', () => {
     const file = join(folder, 'broken.onnx')
     writeFileSync(file, 'no protobuf')
     await expect(runtime.load(file)).rejects.toThrow(file)
+  })
+
+  it('names an operator that only other tools have', async () => {
+    const model = makeModel({
+      name: 'foreign',
+      nodes: [makeNode('BFPQuantizeDequantize', ['x'], 'y', { domain: 'com.amd.quark' })],
+      inputs: [makeValue('x', 'float32', [1])],
+      outputs: [makeValue('y', 'float32', [1])],
+      opsets: [
+        { domain: '', version: 19 },
+        { domain: 'com.amd.quark', version: 1 },
+      ],
+    })
+    await expect(runtime.load({ name: 'foreign.onnx', bytes: writeModel(model) })).rejects.toThrow(
+      'foreign.onnx: the graph needs the operator BFPQuantizeDequantize of com.amd.quark, which ONNX Runtime does not have',
+    )
+  })
+
+  it('multiplies activations and weights in 8-bit floats', async () => {
+    const model = makeModel({
+      name: 'float8',
+      nodes: [
+        makeNode('QuantizeLinear', ['x', 'scale', 'zero'], 'quantized'),
+        makeNode('DequantizeLinear', ['quantized', 'scale', 'zero'], 'rounded'),
+        makeNode('DequantizeLinear', ['weights', 'scale', 'zero'], 'matrix'),
+        makeNode('MatMul', ['rounded', 'matrix'], 'y'),
+      ],
+      constants: [
+        makeConstant('scale', 'float32', [], Float32Array.of(1)),
+        float8Constant('zero', [], [0]),
+        float8Constant('weights', [2, 1], [FLOAT8_ONE, FLOAT8_TWO]),
+      ],
+      inputs: [makeValue('x', 'float32', ['rows', 2])],
+      outputs: [makeValue('y', 'float32', ['rows', 1])],
+      opsets: [{ domain: '', version: 19 }],
+    })
+    const loaded = await runtime.load({ name: 'float8.onnx', bytes: writeModel(model) })
+    const x = runtime.tensor('float32', Float32Array.of(1, 2, 4, 8), [2, 2])
+    const { y } = await loaded.run({ x }, { y: null })
+    expect([...defined(y).data]).toEqual([5, 20])
+    for (const tensor of [x, defined(y)]) tensor.dispose()
+    await loaded.close()
   })
 
   it('names the missing requirement of an execution provider', async () => {
