@@ -179,13 +179,22 @@ function createSession(
   })
 }
 
+/** Reasons of ONNX Runtime that need an explanation; the first group is a domain. */
 const UNKNOWN_OPERATOR = /Fatal error: (?:(\S*):)?(\w+)\(-?\d+\) is not a registered function/
+const UNKNOWN_TYPES = /Could not find an implementation for (\w+)\(\d+\)/
 
 function reasonOf({ message }: Error): string {
-  const [, domain, operator] = UNKNOWN_OPERATOR.exec(message) ?? []
+  const [, domain, unknown] = UNKNOWN_OPERATOR.exec(message) ?? []
+  if (unknown !== undefined) {
+    const origin = domain ? ` of ${domain}` : ''
+    return `the graph needs the operator ${unknown}${origin}, which ONNX Runtime does not have`
+  }
+  const [, operator] = UNKNOWN_TYPES.exec(message) ?? []
   if (operator === undefined) return message
-  const origin = domain ? ` of ${domain}` : ''
-  return `the graph needs the operator ${operator}${origin}, which ONNX Runtime does not have`
+  return (
+    `ONNX Runtime cannot compute ${operator} with the element types of the graph, such as ` +
+    'bfloat16 on a processor; use a file in float32 or float16, or with quantized weights'
+  )
 }
 
 function nameOf(model: string | ModelBytes): string {

@@ -24,6 +24,7 @@ import {
   LOOP_FILE,
 } from './decoder-feeds.ts'
 
+const BFLOAT16 = 16
 // E4M3FN
 const FLOAT8 = 17
 const FLOAT8_ONE = 0x38
@@ -161,6 +162,19 @@ describe('loading', () => {
     })
     await expect(runtime.load({ name: 'foreign.onnx', bytes: writeModel(model) })).rejects.toThrow(
       'foreign.onnx: the graph needs the operator BFPQuantizeDequantize of com.amd.quark, which ONNX Runtime does not have',
+    )
+  })
+
+  it('names an operator whose types a processor cannot compute', async () => {
+    const value = (name: string) => ({ ...makeValue(name, 'float16', [2, 2]), onnxType: BFLOAT16 })
+    const model = makeModel({
+      name: 'bfloat16',
+      nodes: [makeNode('MatMul', ['x', 'x'], 'y')],
+      inputs: [value('x')],
+      outputs: [value('y')],
+    })
+    await expect(runtime.load({ name: 'bfloat16.onnx', bytes: writeModel(model) })).rejects.toThrow(
+      'bfloat16.onnx: ONNX Runtime cannot compute MatMul with the element types of the graph, such as bfloat16 on a processor',
     )
   })
 
