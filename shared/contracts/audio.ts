@@ -6,6 +6,8 @@ export interface AudioInput {
   readonly filename: string
   /** ISO 639-1; null detects the language. */
   readonly language: string | null
+  /** The languages of which one is detected; all of the model if absent. */
+  readonly among?: readonly string[]
   readonly prompt: string
   readonly temperature: number
   /** Ignored by models that cannot time words. */

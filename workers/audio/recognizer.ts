@@ -11,6 +11,8 @@ export interface SpeechTask {
 
 /** The parameters of one clip. */
 export interface SpeechRequest extends SpeechTask {
+  /** The languages of which one is detected; ignored by models that know none of them. */
+  readonly among?: readonly string[]
   readonly prompt: string
   readonly temperature: number
   /** Whether words get times; ignored by models that cannot time them. */

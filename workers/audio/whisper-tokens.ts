@@ -99,6 +99,7 @@ export function startTokens(
 }
 
 /** Whisper uses the withdrawn code of Javanese. */
-function findLanguage({ languages }: WhisperTokens, code: string): number | undefined {
+/** The token of a language, by its ISO 639-1 code. */
+export function findLanguage({ languages }: WhisperTokens, code: string): number | undefined {
   return languages.get(code) ?? (code === 'jv' ? languages.get('jw') : undefined)
 }

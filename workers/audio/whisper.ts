@@ -20,6 +20,7 @@ import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-ru
 import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
 import {
   checkSpeechTask,
+  findLanguage,
   findWhisperTokens,
   startTokens,
   type WhisperTokens,
@@ -118,7 +119,7 @@ async function transcribe(
     windowSamples: parts.files.mel.chunkSamples,
     async recognize(samples, seek) {
       const window = await parts.encoder.encode(samples, signal)
-      language ??= await detectLanguage(parts, window, signal)
+      language ??= await detectLanguage(parts, window, { among: request.among, signal })
       const answer = await readWindow(parts, window, { ...request, language }, previous, signal)
       const windowSeconds = samples.length / SAMPLE_RATE
       const cut = cutWindow(answer.tokenIds, { ...timesOf(parts), windowSeconds })
@@ -164,13 +165,14 @@ function timesOf({ files, tokens }: Parts) {
 async function detectLanguage(
   { answers, tokens }: Parts,
   window: WindowStates,
-  signal: AbortSignal,
+  { among = [], signal }: { readonly among: readonly string[] | undefined; signal: AbortSignal },
 ): Promise<string> {
+  const wanted = among.map((code) => findLanguage(tokens, code)).filter((id) => id !== undefined)
   const { tokenIds } = await answers.decode(
     {
       window,
       prompt: [tokens.startOfTranscript],
-      rules: [allowOnly([...tokens.languages.values()])],
+      rules: [allowOnly(wanted.length > 0 ? wanted : [...tokens.languages.values()])],
       temperature: 0,
       tokensMax: 1,
       endOfText: tokens.endOfText,

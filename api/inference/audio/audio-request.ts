@@ -11,7 +11,7 @@ import {
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
-import type { VoiceActivitySettings } from '#shared/contracts/audio.ts'
+import type { AudioInput, VoiceActivitySettings } from '#shared/contracts/audio.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { Type } from '#shared/schema-types.ts'
 import { choice, nullable } from '#shared/schemas.ts'
@@ -34,6 +34,10 @@ const SIGNATURES: ReadonlySet<AudioFormat | undefined> = new Set<AudioFormat>([
   'webm',
 ])
 
+const KEYWORDS_MAX = 128
+const KEYWORD_LENGTH_MAX = 256
+const LANGUAGES_MAX = 32
+
 const MILLISECONDS_MAX = 10_000
 const SERVER_VAD = Type.Object(
   {
@@ -55,6 +59,12 @@ const COMMON = {
     maxLength: PROMPT_LENGTH_MAX,
     description: 'Names and words to expect; they are placed before the prompt.',
   }),
+  keywords: Type.Optional(
+    Type.Array(Type.String({ maxLength: KEYWORD_LENGTH_MAX }), {
+      maxItems: KEYWORDS_MAX,
+      description: 'The same as a list.',
+    }),
+  ),
   response_format: optionalEnum(AUDIO_FORMATS, {
     default: 'json',
     description: 'The format of the transcript.',
@@ -87,6 +97,12 @@ export const TRANSCRIPTION_FIELDS = Type.Object(
     language: optionalString({
       description: 'The ISO 639-1 code of the language; detected if absent.',
     }),
+    languages: Type.Optional(
+      Type.Array(Type.String(), {
+        maxItems: LANGUAGES_MAX,
+        description: 'The languages of which one is detected; all that the model knows if absent.',
+      }),
+    ),
     include: Type.Optional(
       Type.Array(choice(['logprobs']), {
         maxItems: 8,
@@ -118,15 +134,37 @@ export const TRANSLATION_FORM = Type.Object({ file: FILE, ...COMMON }, STRICT)
 
 export type TranscriptionFields = Static<typeof TRANSCRIPTION_FIELDS>
 
-/** The requested language, or null. Throws when no model can support it. */
-export function languageOf({ language }: { readonly language?: string | null }): string | null {
-  if (language === undefined || language === null || language === '') return null
+/**
+ * The language of a request, or those among which it is detected: all if absent. Throws when no
+ * model can support them.
+ */
+export function languagesOf({
+  language,
+  languages = [],
+}: Pick<TranscriptionFields, 'language' | 'languages'>): Pick<AudioInput, 'language' | 'among'> {
+  if (language) return { language: codeOf(language, 'language') }
+  const codes = languages.map((one, index) => codeOf(one, `languages[${index}]`))
+  const [only, ...others] = codes
+  if (only === undefined) return { language: null }
+  return others.length === 0 ? { language: only } : { language: null, among: codes }
+}
+
+function codeOf(language: string, param: string): string {
   const code = languageCode(language)
   if (code !== undefined) return code
   throw failure.invalidRequest(
     `Invalid language '${language.slice(0, 32)}'. Language parameter must be specified in ISO-639-1 format.`,
-    { param: 'language', code: 'invalid_language_format' },
+    { param, code: 'invalid_language_format' },
   )
+}
+
+/** The words that precede a recording: those to expect, then the text before it. */
+export function precedingText({
+  hotwords,
+  keywords = [],
+  prompt,
+}: Pick<TranscriptionFields, 'hotwords' | 'keywords' | 'prompt'>): string {
+  return [hotwords, keywords.join(', '), prompt].filter(Boolean).join(' ')
 }
 
 /** The requested timestamps. Throws when the format cannot hold them. */

@@ -142,6 +142,9 @@ export const MESSAGES_BODY = Type.Object(
     container: ineffective({ type: ['string', 'object', 'null'] }),
     context_management: ineffective({ type: ['object', 'null'] }),
     mcp_servers: optionalList({ description: 'Must be empty; anything else is refused.' }),
+    compaction: optionalObject({
+      description: 'Not supported: ask for a summary in a message instead.',
+    }),
     thread: optionalObject({ description: 'Not supported: send the whole conversation instead.' }),
   },
   { additionalProperties: false },

@@ -47,8 +47,11 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
 }
 
 /** Refuses fields that would change the answer if they were ignored. */
-function refuseServerState({ thread, mcp_servers: servers }: MessagesBody): void {
+function refuseServerState({ thread, compaction, mcp_servers: servers }: MessagesBody): void {
   if (thread !== undefined && thread !== null) throw threadsUnsupported()
+  if (compaction !== undefined && compaction !== null) {
+    throw invalidValue('compaction', 'it is not supported. Ask for a summary in a message.')
+  }
   if (!Array.isArray(servers) || servers.length === 0) return
   throw invalidValue(
     'mcp_servers',

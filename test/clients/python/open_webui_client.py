@@ -39,10 +39,12 @@ settings = {
     # Each of these is OpenAI's own server unless it is set.
     **{
         f'{use}_OPENAI_API_{name}': value
-        for use in ('RAG', 'IMAGES', 'AUDIO_STT')
+        for use in ('RAG', 'IMAGES', 'AUDIO_STT', 'AUDIO_TTS')
         for name, value in (('BASE_URL', f'{URL}/v1'), ('KEY', KEY))
     },
     'AUDIO_STT_MODEL': 'tiny-whisper',
+    'AUDIO_TTS_ENGINE': 'openai',
+    'AUDIO_TTS_MODEL': 'tiny-tts',
 }
 command = [os.path.join(os.path.dirname(sys.executable), 'open-webui'), 'serve']
 command += ['--host', '127.0.0.1', '--port', str(port)]
@@ -125,6 +127,14 @@ def _():
 def _():
     images = call('POST', '/v1/images/generations', json={'prompt': 'A red square.'}).json()
     expect(session.get(base + images[0]['url'], timeout=60).content[:4], b'\x89PNG')
+
+
+@feature('speech')
+def _():
+    spoken = call('POST', '/v1/audio/speech', json={'input': 'Hello.', 'voice': 'alloy'})
+    expect(len(spoken.content) > 1000, True)
+    offered = call('GET', '/v1/audio/voices').json()['voices']
+    expect('alloy' in [voice['id'] for voice in offered], True)
 
 
 @feature('audio')

@@ -120,6 +120,30 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(submitted()).toMatchObject({ prompt: 'Millrace' })
   })
 
+  it('reads keywords as hotwords', async () => {
+    const keywords: Part[] = ['Millrace', 'ONNX'].map((word) => ['keywords[]', word])
+    await audio.post([clip(), MODEL, ...keywords, ['prompt', 'On queues']])
+    expect(submitted()).toMatchObject({ prompt: 'Millrace, ONNX On queues' })
+  })
+
+  it.each<[string, string[], object]>([
+    ['one language as the language', ['de'], { language: 'de' }],
+    ['several as those to detect', ['de', 'en'], { language: null, among: ['de', 'en'] }],
+  ])('reads %s', async (_reading, codes, expected) => {
+    const languages = codes.map((code): Part => ['languages[]', code])
+    expect((await audio.post([clip(), MODEL, ...languages])).statusCode).toBe(200)
+    expect(submitted()).toMatchObject(expected)
+    await audio.post([clip(), MODEL, ...languages, ['language', 'fr']])
+    expect(submitted().language).toBe('fr')
+  })
+
+  it('refuses a language that does not exist, among others', async () => {
+    const languages: Part[] = ['de', 'xx-none'].map((code) => ['languages[]', code])
+    const answer = await audio.post([clip(), MODEL, ...languages])
+    expect(answer.statusCode).toBe(400)
+    expect(answer.json().error).toMatchObject({ param: 'languages[1]' })
+  })
+
   it.each([
     ['text', 'Hello there.\n'],
     ['srt', '1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n'],

@@ -223,8 +223,13 @@ it.each([{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]
   },
 )
 
+it('refuses a request for a compaction, whose answer would have another form', async () => {
+  const { statusCode, body } = await post({ compaction: { type: 'summarize' } })
+  expect([statusCode, body]).toEqual([400, expect.stringMatching(/Ask for a summary/)])
+})
+
 it('accepts empty lists and nulls in fields that it refuses otherwise', async () => {
-  await promptOf({ mcp_servers: [], thread: null })
+  await promptOf({ mcp_servers: [], thread: null, compaction: null })
 })
 
 it.each(['output_config', 'output_format'])('reads the form of the answer in %s', async (name) => {

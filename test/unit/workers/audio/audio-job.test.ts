@@ -123,6 +123,15 @@ it('detects the language when none is given', async () => {
   expect(['en', 'de']).toContain(result.language)
 })
 
+it('detects one of the languages that are given', async () => {
+  for (const code of ['en', 'de']) {
+    const { result } = await listen({ language: null, among: [code, 'fr'] })
+    expect(result.language).toBe(code)
+  }
+  const { result } = await listen({ language: null, among: ['fr'] })
+  expect(['en', 'de']).toContain(result.language)
+})
+
 it('returns log-probabilities of the tokens only on request', async () => {
   expect((await listen()).result.logprobs).toBeUndefined()
   const { result, parts } = await listen({ logprobs: true, stream: true })
