@@ -14,13 +14,26 @@ from aider.models import Model
 from features import *
 
 
-def coder(folder, stream):
+EDIT = """a.txt
+```
+<<<<<<< SEARCH
+A cat.
+=======
+A dog.
+>>>>>>> REPLACE
+```
+"""
+
+
+def coder(folder, stream, edit_format='ask', **options):
     os.chdir(folder)
     file = Path(folder, 'a.txt')
     file.write_text('A cat.\n')
+    model = Model(f'openai/{CHAT}')
+    model.extra_params = options
     return Coder.create(
-        main_model=Model(f'openai/{CHAT}'),
-        edit_format='ask',
+        main_model=model,
+        edit_format=edit_format,
         io=InputOutput(yes=True, chat_history_file=None, pretty=False, fancy_input=False),
         fnames=[str(file)],
         use_git=False,
@@ -40,3 +53,18 @@ def _():
         asking = coder(folder, True)
         expect(len(asking.run(CAPITAL)) > 0, True)
         expect(asking.total_tokens_received > 0, True)
+
+
+@feature('edit')
+def _():
+    # The shipped model is too small to write an edit, so its answer is a choice of one.
+    choice = {'extra_body': {'guided_choice': [EDIT]}}
+    for stream in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            editing = coder(folder, stream, 'diff', **choice)
+            # The usual instructions are longer than its context.
+            for instructions in ('main_system', 'system_reminder'):
+                setattr(editing.gpt_prompts, instructions, 'Edit the file.')
+            editing.gpt_prompts.example_messages = []
+            editing.run('Change the cat into a dog.')
+            expect(Path(folder, 'a.txt').read_text(), 'A dog.\n')
