@@ -12,6 +12,7 @@ import {
 import { hold, PythonInterpreter } from './python-interpreter.ts'
 import { bracePieces, type FormatPiece, percentPieces } from './python-texts.ts'
 import { textOf } from './python-values.ts'
+import { filterSteps, methodSteps, operatorSteps, sliceSteps, testSteps } from './template-costs.ts'
 import {
   type ArrayValue,
   type BinaryNode,
@@ -32,6 +33,7 @@ import {
   type StringValue,
   type Strip,
   strippedRange,
+  type TestNode,
   type Value,
 } from './template-values.ts'
 
@@ -74,10 +76,6 @@ const STEPS_MAX = 1_500_000
 const STEPS_PER_ROUND = 8
 /** The steps of a budget that one operation takes: those of the longest rendering are within it. */
 const BUDGET_PER_STEP = 3
-/** Filters that write every value within another one. */
-const WRITES_VALUES: ReadonlySet<string> = new Set(['tojson', 'string'])
-/** Operators that read every value within another one. */
-const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', 'in', 'not in'])
 const CHARACTERS_PER_STEP = 256
 const MAKES_VALUES: ReadonlySet<string> = new Set([
   ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
@@ -138,6 +136,8 @@ class ChatInterpreter extends PythonInterpreter {
         return this.#filter(node as unknown as FilterNode, environment)
       case 'MemberExpression':
         return this.#member(node as unknown as MemberNode, environment)
+      case 'TestExpression':
+        return this.#test(node as TestNode, environment)
       case 'FilterStatement': {
         const operand = this.#block((node as unknown as BlockNode).body, environment)
         const filter = { ...node, type: 'FilterExpression', operand: hold(operand) } as Node
@@ -157,6 +157,12 @@ class ChatInterpreter extends PythonInterpreter {
       default:
         return super.evaluate(node, environment)
     }
+  }
+
+  #test(node: TestNode, environment: Scope): Value {
+    const operand = this.evaluate(node.operand, environment)
+    this.#charge(testSteps(node.test.value ?? '', operand))
+    return super.evaluate({ ...node, operand: hold(operand) } as Node, environment)
   }
 
   #text(value: string): StringValue {
@@ -209,7 +215,7 @@ class ChatInterpreter extends PythonInterpreter {
     const { value: operator } = node.operator
     if (['and', 'or'].includes(operator)) return super.evaluate(node, environment)
     const given = [this.evaluate(node.left, environment), this.evaluate(node.right, environment)]
-    if (COMPARISONS.has(operator)) for (const part of given) this.#charge(countValues(part))
+    for (const part of given) this.#charge(operatorSteps(operator, part))
     const [format, values] = given
     if (operator === '%' && format?.type === 'StringValue' && values !== undefined) {
       const list = values.type === 'ArrayValue' ? values.value : [values]
@@ -248,6 +254,9 @@ class ChatInterpreter extends PythonInterpreter {
       const value = super.evaluate(held, environment)
       return isMarked(value, this.#origins) ? this.#resolve(value) : value
     }
+    const [first] = args
+    const separator = () => first && this.evaluate(first, environment).value
+    this.#charge(methodSteps(name, object.value, separator))
     if (name === 'join') return this.#filter(joining(args[0], object), environment)
     if (name === 'format') {
       const values = new Map(
@@ -322,6 +331,7 @@ class ChatInterpreter extends PythonInterpreter {
       const method = object.builtins.get(String(property.value))
       if (method !== undefined) return method
     }
+    if (isSlice) this.#charge(sliceSteps(object))
     const part = super.evaluate({ ...node, object: hold(object) } as Node, environment)
     return isSlice && object.type === 'StringValue' ? this.#derive(part, object, []) : part
   }
@@ -330,7 +340,7 @@ class ChatInterpreter extends PythonInterpreter {
     const name = node.filter.value ?? node.filter.callee?.value ?? ''
     const isSelecting = ['selectattr', 'rejectattr', 'select', 'reject', 'map'].includes(name)
     const given = this.evaluate(node.operand, environment)
-    if (WRITES_VALUES.has(name)) this.#charge(countValues(given))
+    this.#charge(filterSteps(name, given))
     // Selecting from `none` yields nothing instead of an error.
     const isNone = isSelecting && given.type === 'NullValue'
     const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : hold(given)

@@ -3,6 +3,7 @@ import { TEXT_METHODS } from './python-texts.ts'
 import {
   entriesOf,
   isInteger,
+  isIterable,
   listOf,
   numberOf,
   operate,
@@ -194,8 +195,7 @@ export class PythonInterpreter extends Base {
 
   #test(node: TestNode, scope: Scope): Value {
     if (node.test.value !== 'iterable') return super.evaluate(node, scope)
-    const isIterable = entriesOf(this.evaluate(node.operand, scope)) !== undefined
-    return toValue(isIterable !== node.negate)
+    return toValue(isIterable(this.evaluate(node.operand, scope)) !== node.negate)
   }
 
   #pairsOf(value: Value): readonly Value[] | undefined {

@@ -13,7 +13,7 @@ export const TEXT_METHODS: Readonly<Record<string, Method>> = {
     const left = Math.floor(room / 2) + (room & bounded(width) & 1)
     return ' '.repeat(left) + text + ' '.repeat(room - left)
   },
-  count: (text, part) => text.split(String(part)).length - 1,
+  count: (text, part) => pieceCount(text, String(part)) - 1,
   find: (text, part) => text.indexOf(String(part)),
   index: (text, part) => found(text.indexOf(String(part))),
   isalnum: (text) => /^[\p{L}\p{N}]+$/u.test(text),
@@ -56,6 +56,23 @@ function capitalize(text: string): string {
 function found(at: number): number {
   if (at < 0) throw new Error('substring not found')
   return at
+}
+
+/**
+ * The number of pieces into which a separator splits a text; white space separates them where it is
+ * not a text.
+ */
+export function pieceCount(text: string, separator: unknown): number {
+  if (separator === '') return text.length + 1
+  let count = 1
+  if (typeof separator === 'string') {
+    for (let at = text.indexOf(separator); at >= 0; count += 1) {
+      at = text.indexOf(separator, at + separator.length)
+    }
+    return count
+  }
+  for (const _ of text.matchAll(/\s+/g)) count += 1
+  return count
 }
 
 function cutAt(text: string, at: number, part: string, isLast: boolean): readonly string[] {

@@ -56,6 +56,11 @@ export function entriesOf(value: Value): readonly Value[] | undefined {
   }
 }
 
+/** Whether Python iterates over a value. */
+export function isIterable({ type }: Value): boolean {
+  return ['ArrayValue', 'ObjectValue', 'StringValue', 'UndefinedValue'].includes(type)
+}
+
 /** Whether two values are equal, lists and mappings by their content. */
 export function isEqual(one: Value, other: Value): boolean {
   if (one === other) return true
@@ -78,14 +83,15 @@ export function isEqual(one: Value, other: Value): boolean {
   }
   const isNothing = (value: Value): boolean => ['NullValue', 'UndefinedValue'].includes(value.type)
   if (isNothing(one) || isNothing(other)) return one.type === other.type
+  if (one.type === 'StringValue' || other.type === 'StringValue') {
+    return one.type === other.type && one.value === other.value
+  }
   const [first, second] = [one, other].map(scalarOf)
   return first !== undefined && first === second
 }
 
-function scalarOf(value: Value): string | number | undefined {
-  if (value.type === 'StringValue') return `"${value.value}`
-  if (value.type === 'BooleanValue') return Number(value.value)
-  return numberOf(value)
+function scalarOf(value: Value): number | undefined {
+  return value.type === 'BooleanValue' ? Number(value.value) : numberOf(value)
 }
 
 /** The sign of the order of two numbers or texts; undefined for others. */

@@ -162,6 +162,9 @@ function restored(value: Value): Value {
   return new Base(EMPTY_SCOPE).evaluate(literal as never, EMPTY_SCOPE)
 }
 
+/** A character, which may be a surrogate pair. */
+const LAST_LETTER = /[\s\S]$/u
+
 /** The ends of a text that a method strips. */
 export interface Strip {
   readonly left: boolean
@@ -188,16 +191,15 @@ export function strippedRange(
     return { start, end: Math.max(right ? text.trimEnd().length : text.length, start) }
   }
   const set = new Set(characters)
-  const letters = Array.from(text)
-  let [first, last] = [0, letters.length]
   let [start, end] = [0, text.length]
-  while (left && first < last && set.has(letters[first] as string)) {
-    start += (letters[first] as string).length
-    first += 1
+  for (const letter of left ? text : '') {
+    if (!set.has(letter)) break
+    start += letter.length
   }
-  while (right && last > first && set.has(letters[last - 1] as string)) {
-    last -= 1
-    end -= (letters[last] as string).length
+  while (right && end > start) {
+    const letter = LAST_LETTER.exec(text.slice(Math.max(start, end - 2), end))?.[0] ?? ''
+    if (!set.has(letter)) break
+    end -= letter.length
   }
   return { start, end }
 }

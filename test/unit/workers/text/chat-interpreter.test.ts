@@ -99,3 +99,27 @@ it('keeps control tokens of a format, and none of a client in it', () => {
   expect(text).toBe('<a><<x>><b>-<x>==')
   expect(content.map(({ start, end }) => text.slice(start, end))).toEqual(['<x>', '<x>'])
 })
+
+describe('a template that reads long values again and again', () => {
+  const text = '{% set s = "x" * 1048576 %}{% set t = "x" * 1048576 %}'
+  const list = '{% set s = range(100000) %}'
+  const often = (expression: string, count: number) =>
+    `{% for i in range(${count}) %}{% set a = ${expression} %}{% endfor %}`
+  it.each([
+    ['a method', text + often('s.count("y")', 20_000)],
+    ['an operator', text + often('"y" in s', 20_000)],
+    ['a comparison', text + often('s == t', 1000)],
+    ['a filter of texts', text + often('s | wordcount', 100)],
+    ['a filter of lists', list + often('s | sum', 1000)],
+    ['a test', text + often('s is lower', 1000)],
+    ['a slice of a text', text + often('s[1:2]', 100)],
+    ['a slice of a list', list + often('s[1:2]', 20_000)],
+  ])('is refused: %s', (_, template) => {
+    expect(() => render(template)).toThrow('cannot render these messages')
+  })
+
+  it('splits no text into more pieces than it has steps', () => {
+    const template = `${text}{% for i in [1, 2, 3] %}{% set s = s ~ s %}{% endfor %}{{ s.split("x") }}`
+    expect(() => render(template)).toThrow('cannot render these messages')
+  })
+})
