@@ -22,6 +22,13 @@ const COMPLETION_TOKENS_DEFAULT = 16
 /** Families whose answers without `max_tokens` end at the context length. */
 const OPEN_ENDED: readonly unknown[] = ['chat', 'responses', 'edits']
 
+/** The fields in which the routes of a family read the limit of an answer. */
+const LIMIT_FIELDS: Readonly<Record<string, readonly string[]>> = {
+  chat: ['max_completion_tokens', 'max_tokens'],
+  completions: ['max_tokens'],
+  responses: ['max_output_tokens'],
+}
+
 /** The tokens and limits that a request states. */
 interface RequestSizes {
   /** The tokens of its text. */
@@ -66,23 +73,25 @@ export function reservationOf(
 /** Reads the sizes of a request. */
 export function sizesOf({ body, headers, params, routeOptions }: FastifyRequest): RequestSizes {
   const { scope } = routeOptions.config
-  const isOpenEnded = OPEN_ENDED.includes(scope)
   const { engine_id: engineId = '' } = (params ?? {}) as { readonly engine_id?: string }
   // The bytes of a form are an image or a recording.
   if (typeof body !== 'object' || body === null) {
-    return { prompt: 0, perCopy: 0, copies: 1, modelName: engineId, continues: false, isOpenEnded }
+    const none = { prompt: 0, perCopy: 0, copies: 1, continues: false, isOpenEnded: false }
+    return { ...none, modelName: engineId }
   }
   const fields = body as Readonly<Record<string, unknown>>
-  const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(
-    (value) => typeof value === 'number' && value >= 0,
-  )
+  const stated = (LIMIT_FIELDS[scope ?? ''] ?? [])
+    .map((name) => fields[name])
+    .filter((value) => typeof value === 'number')
+  const limits = stated.filter((value) => value >= 0)
+  const isDefault = scope === 'completions' && stated.length === 0
   // A chunked body has no Content-Length.
   const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
   return {
     prompt: Math.ceil(Number(bytes) / BYTES_PER_TOKEN),
+    // Chat reads the first of its fields, and the messages of Anthropic's clients the second.
     perCopy:
-      (asked as number | undefined) ??
-      (scope === 'completions' ? COMPLETION_TOKENS_DEFAULT : undefined),
+      limits.length > 0 ? Math.max(...limits) : isDefault ? COMPLETION_TOKENS_DEFAULT : undefined,
     copies: Math.min(
       COPIES_MAX,
       Math.max(1, count(fields.n), count(fields.best_of)) * promptCount(fields),
@@ -90,7 +99,8 @@ export function sizesOf({ body, headers, params, routeOptions }: FastifyRequest)
     // The limits come before the checks of the schema: the field may have any type.
     modelName: engineId || (typeof fields.model === 'string' ? fields.model : ''),
     continues: Boolean(fields.previous_response_id ?? fields.conversation),
-    isOpenEnded,
+    // A limit of -1 is none.
+    isOpenEnded: OPEN_ENDED.includes(scope) || stated.length > limits.length,
   }
 }
 
