@@ -162,7 +162,6 @@ function externalUrlOf(
   request: FastifyRequest,
   config: { readonly externalUrl: string; readonly externalHosts: readonly string[] },
 ): string {
-  if (config.externalHosts.length === 0) return config.externalUrl
   const host = headerOf(request, 'x-forwarded-host') ?? request.headers.host ?? ''
   if (!config.externalHosts.includes(host)) return config.externalUrl
   const isLocal = /^localhost(:\d+)?$/.test(host)
