@@ -4,6 +4,7 @@ import type { Prompt } from '#shared/contracts/completion.ts'
 import { WorkBudget } from '#workers/preparation/work-budget.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { readPrompt } from '#workers/processors/completion-prompt.ts'
+import { isLarge, type PromptSource } from '#workers/text/text-model.ts'
 
 import { text } from './completion-job.ts'
 import { babble, scriptedEngine } from './scripted-engine.ts'
@@ -17,7 +18,25 @@ function openModel({ isThreaded = true } = {}) {
   return createCompletionModel(scriptedEngine(babble, 1_000_000), isThreaded ? text : inline)
 }
 
+const call = { id: 'call_1', name: 'f', arguments: JSON.stringify({ text: content }) }
+const turn = { role: 'user' as const, content: 'Hi' }
+
 describe('a large prompt', () => {
+  it.each<[string, Prompt]>([
+    ['text', chat(content)],
+    ['number of messages', { form: 'chat', messages: Array.from({ length: 2000 }, () => turn) }],
+    [
+      'calls of tools',
+      { form: 'chat', messages: [{ role: 'assistant', content: '', toolCalls: [call] }] },
+    ],
+    ['tools', { form: 'chat', messages: [turn], tools: [{ name: 'f', description: content }] }],
+  ])('is read in a thread for its %s', (_title, prompt) => {
+    expect([isLarge(prompt as PromptSource), isLarge({ form: 'chat', messages: [turn] })]).toEqual([
+      true,
+      false,
+    ])
+  })
+
   it.each<[string, Prompt]>([
     ['chat', chat(content)],
     ['text', { form: 'text', text: content }],
