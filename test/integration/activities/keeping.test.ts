@@ -1,4 +1,4 @@
-import { afterEach, describe, expect } from 'vitest'
+import { afterEach, beforeEach, describe, expect } from 'vitest'
 
 import { openActivities } from '#api/activities/activity-store.ts'
 import { ownActivity } from '#api/activities/own-activity.ts'
@@ -6,11 +6,15 @@ import { activitiesPlugin } from '#api/activities/routes.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
+import { stayInOne } from '#test/support/boundaries.ts'
 import { it } from '#test/support/services.ts'
 import { openV1App, type V1App } from '#test/support/v1-app.ts'
 
 const open: V1App[] = []
 const DAY_MS = 86_400_000
+
+// The partitions of a month are compared with those of the present one.
+beforeEach(() => stayInOne('day'))
 
 afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close()

@@ -106,7 +106,7 @@ describe('a model of the hub', () => {
     ]
     const outside = { endpoint: `http://hub.test:${port}`, accessToken: '', resolve }
     const file = { repository: REPOSITORY, revision: 'main', commit: COMMIT, path: WEIGHTS_PATH }
-    const options = { offset: 0, signal: AbortSignal.timeout(10_000) }
+    const options = { offset: 0, signal: AbortSignal.timeout(60_000) }
     await expect(openHubFile(outside, file, options)).rejects.toThrow(
       'the hub redirects into this network',
     )
