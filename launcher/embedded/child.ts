@@ -94,27 +94,18 @@ async function stop(child: ChildProcess, ended: Promise<unknown>, graceMs: numbe
 const FIRST_PORT = 20_000
 const PORTS = 12_000
 const TRIES_MAX = 50
-/** A child has this long to listen on its port. */
-const RESERVED_MS = 30_000
 
 /**
  * A free TCP port of the loopback interface: `preferred` if it is free. Another one is not found a
- * second time, in any process, before its child can listen on it.
+ * second time, in any process, until this one ends: a child may listen late, or again.
  */
 export async function findFreePort(preferred = 0): Promise<number> {
   if (preferred !== 0 && (await isPortFree(preferred))) return preferred
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     const port = FIRST_PORT + Math.floor(Math.random() * PORTS)
-    if ((await isPortFree(port)) && (await reserve(port))) return port
+    if ((await isPortFree(port)) && (await claimPortNumber(port)) !== undefined) return port
   }
   throw new Error('no TCP port is free')
-}
-
-async function reserve(port: number): Promise<boolean> {
-  const release = await claimPortNumber(port)
-  if (release === undefined) return false
-  setTimeout(() => void release(), RESERVED_MS).unref()
-  return true
 }
 
 async function isPortFree(port: number): Promise<boolean> {

@@ -102,7 +102,7 @@ export async function startCluster(): Promise<RedisCluster> {
   const connect = (port: number) => connectTo(port, PASSWORD)
   const servers = await Promise.all(
     Array.from({ length: 6 }, async () => {
-      const own = [`masterauth ${PASSWORD}`, `cluster-port ${await freshPort()}`]
+      const own = [`masterauth ${PASSWORD}`, `cluster-port ${await findFreePort()}`]
       const server = await startServer(folder, [...lines, ...own], { args: [], isTls: false })
       await waitFor(connect(server.port), async (redis) => (await redis.ping()) === 'PONG')
       return server
@@ -150,22 +150,12 @@ export async function startCluster(): Promise<RedisCluster> {
   }
 }
 
-const usedPorts = new Set<number>()
-
-/** A free port that no server of this file was given before: those may not listen yet. */
-async function freshPort(): Promise<number> {
-  const port = await findFreePort()
-  if (usedPorts.has(port)) return freshPort()
-  usedPorts.add(port)
-  return port
-}
-
 async function startServer(
   folder: string,
   lines: readonly string[],
   { args, isTls }: { readonly args: readonly string[]; readonly isTls: boolean },
 ): Promise<Server> {
-  const port = await freshPort()
+  const port = await findFreePort()
   const dir = join(folder, String(port))
   await mkdir(dir)
   const file = join(dir, 'redis.conf')
