@@ -81,8 +81,12 @@ async function raceRefreshes(tiers: ToyTiers, databaseUrl: string): Promise<void
   expect(signup.status).toBe(200)
   const refresh = async (refreshToken: string) => {
     const path = '/token?grant_type=refresh_token'
-    const answer = await post(tiers.api.url, path, { refresh_token: refreshToken })
-    return { status: answer.status, body: (await answer.json()) as Issued }
+    while (true) {
+      const answer = await post(tiers.api.url, path, { refresh_token: refreshToken })
+      const body = (await answer.json()) as Issued
+      // An overloaded process refuses for a moment, and its client comes again.
+      if (answer.status !== 503) return { status: answer.status, body }
+    }
   }
   const answers = await Promise.all(Array.from({ length: 100 }, () => refresh(token)))
   const children = new Set(answers.map(({ body }) => body.refresh_token))
@@ -101,7 +105,7 @@ async function raceRefreshes(tiers: ToyTiers, databaseUrl: string): Promise<void
     'status of a reuse': theft.status,
     'status of the family after it': after.status,
   })
-  expect(answers.every(({ status }) => status === 200)).toBe(true)
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
   expect([children.size, rows]).toEqual([1, 2])
   expect([theft.status, after.status]).toEqual([400, 400])
 }
