@@ -55,7 +55,7 @@ export function renderTemplate(
   budget: WorkBudget,
 ): RenderedText {
   const environment = new NewScope()
-  const origins = new TemplateOrigins()
+  const origins = new TemplateOrigins(budget)
   for (const [name, value] of Object.entries({ ...variables.supplied, ...variables.own })) {
     environment.set(name, value)
     const held = environment.lookupVariable(name)

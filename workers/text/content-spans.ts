@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
+import type { WorkBudget } from '#workers/preparation/work-budget.ts'
+
 import type { Value } from './template-values.ts'
 
 /**
@@ -94,6 +96,12 @@ export class TemplateOrigins {
   readonly #printed: Printed[] = []
   readonly #mark = randomUUID()
   readonly #pattern = new RegExp(`${this.#mark}:(\\d+);`, 'g')
+  readonly #budget: WorkBudget
+
+  /** Charges the budget for each run that is read. */
+  constructor(budget: WorkBudget) {
+    this.#budget = budget
+  }
 
   has(value: object): boolean {
     return this.#runs.has(value)
@@ -157,6 +165,7 @@ export class TemplateOrigins {
     for (const { 0: mark, 1: index, index: at } of printed.matchAll(this.#pattern)) {
       add(printed.slice(end, at))
       const { value, runs: own } = this.#printed[Number(index)] as Printed
+      this.#budget.charge(own.length)
       texts.push(value)
       for (const run of own) runs.push(run)
       end = at + mark.length
@@ -182,7 +191,10 @@ export class TemplateOrigins {
   }
 
   #runsOf(value: TextValue): readonly Run[] {
-    return this.#runs.get(value) ?? [{ length: value.value.length, origin: 'content' }]
+    const runs = this.#runs.get(value)
+    if (runs === undefined) return [{ length: value.value.length, origin: 'content' }]
+    this.#budget.charge(runs.length)
+    return runs
   }
 }
 

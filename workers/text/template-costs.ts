@@ -7,6 +7,8 @@ const CHARACTERS_READ_PER_STEP = 64
 const ENTRIES_READ_PER_STEP = 4
 /** A slice of a text makes a list of its characters. */
 const CHARACTERS_SLICED_PER_STEP = 16
+/** Each piece of a text becomes a value with an origin. */
+const STEPS_PER_PIECE = 4
 
 /** Filters that write every value within another one. */
 const WRITES_VALUES: ReadonlySet<string> = new Set(['tojson', 'string'])
@@ -42,7 +44,7 @@ export function filterSteps(name: string, operand: Value): number {
 /** The steps of a method of a text; `separator` is its first argument. */
 export function methodSteps(name: string, text: string, separator: () => unknown): number {
   const pieces = SPLITS.has(name) ? pieceCount(text, separator()) : 0
-  return pieces + text.length / CHARACTERS_READ_PER_STEP
+  return pieces * STEPS_PER_PIECE + text.length / CHARACTERS_READ_PER_STEP
 }
 
 export function testSteps(name: string, operand: Value): number {
