@@ -103,6 +103,10 @@ const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
   audio: ['transcribe', 'translate'],
   speech: ['speak'],
 }
+/** The capabilities of a model that lists none; models of other kinds then support everything. */
+const UNLISTED: Readonly<Partial<Record<ModelKind, readonly string[]>>> = {
+  completion: ['chat', 'completion'],
+}
 /** Capabilities that replace the dense embeddings of an embedding model by another output. */
 const SINGLE_TASKS = ['multi-vector', 'rerank', 'classify', 'sparse'] as const
 // A lone surrogate cannot be part of a queue name or a URL.
@@ -162,7 +166,8 @@ function parseModel(record: Record<string, unknown>, path: string): CatalogueMod
   if (kind === undefined) {
     throw new Error(`models.json: ${path}.kind must be one of ${MODEL_KINDS.join(', ')}`)
   }
-  const capabilities = texts(record.capabilities, `${path}.capabilities`)
+  const listed = texts(record.capabilities, `${path}.capabilities`)
+  const capabilities = listed.length === 0 ? (UNLISTED[kind] ?? []) : listed
   const unknown = capabilities.find((name) => !CAPABILITIES[kind].includes(name))
   if (unknown !== undefined) {
     const known = CAPABILITIES[kind].join(', ')

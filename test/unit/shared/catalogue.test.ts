@@ -32,6 +32,16 @@ describe('the catalogue', () => {
     expect(catalogue.find('constructor')).toBeUndefined()
   })
 
+  it('has text models chat and complete where their entries list no capabilities', () => {
+    const { models } = parseCatalogue({
+      models: [MODEL, { ...MODEL, id: 'base', aliases: [], capabilities: ['completion'] }],
+    })
+    expect(models.map(({ capabilities }) => capabilities)).toEqual([
+      ['chat', 'completion'],
+      ['completion'],
+    ])
+  })
+
   it('has a model for each adapter, which runs on its base', () => {
     const adapters = [{ id: 'pirate', source: 'hub:a/pirate', aliases: ['arr'] }]
     const capabilities = ['chat', 'fine-tune']
