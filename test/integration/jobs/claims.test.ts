@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
+import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 
 import { JobStore } from '#api/jobs/job-store.ts'
@@ -86,4 +87,27 @@ it('claims jobs of the organizations with the fewest in flight first', async ({ 
   })
   const count = (id: string) => claimed.filter((job) => job.organizationId === id).length
   expect([count('org-one'), count('org-two')]).toEqual([1, 3])
+})
+
+it('cancels open jobs of deleted organizations, and of banned users and owners alone', async ({
+  database,
+}) => {
+  const one = [Buffer.from('x')]
+  const names = ['kept', 'deleted', 'owned', 'of-a-user'] as const
+  const store = await openStore(database, Object.fromEntries(names.map((name) => [name, one])))
+  const [owner, user, other] = [randomUUID(), randomUUID(), randomUUID()]
+  const { db } = database
+  await db.execute(sql`insert into users (id, banned_until, created_at, updated_at) values
+    (${owner}, now() + interval '1 hour', now(), now()),
+    (${user}, now() + interval '1 hour', now(), now()),
+    (${other}, now() - interval '1 hour', now(), now())`)
+  await db.execute(sql`update organizations set deleted_at = now() where id = 'deleted'`)
+  await db.execute(sql`update organizations set personal_user_id = ${owner} where id = 'owned'`)
+  await db.execute(sql`update jobs set user_id = ${user} where id = 'of-a-user-0'`)
+  await db.execute(sql`update jobs set user_id = ${other} where id = 'kept-0'`)
+  await store.settle()
+  const states = await Promise.all(
+    names.map(async (name) => (await store.find(name, `${name}-0`))?.state),
+  )
+  expect(states).toEqual(['queued', 'cancelled', 'cancelled', 'cancelled'])
 })
