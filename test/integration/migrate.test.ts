@@ -77,34 +77,32 @@ describe('the migrations', () => {
     ['default_transaction_read_only', 'on', 'Postgres is read-only; check DATABASE_URL'],
     ['role', 'pg_monitor', 'must be allowed to create tables'],
   ])('name what to do where %s is %s', async ([setting, value, sentence]) => {
-    await withEmptyDatabase(async (pool) => {
+    await withEmptyDatabase(async (pool, database) => {
       // Before Postgres 15 every role might create tables there.
-      await pool.query('revoke create on schema public from public')
+      await onServer('revoke create on schema public from public', database)
       pool.on('connect', (client) => void client.query(`set ${setting} = ${value}`))
-      // Connections of before keep their settings.
-      await Promise.all([pool.query('select 1'), pool.query('select 1')])
       const run = migrate({ pool, folder: MIGRATIONS_FOLDER, tablePrefix: '', logger })
       await expect(run).rejects.toThrow(sentence)
     })
   })
 })
 
-async function withEmptyDatabase(use: (pool: Pool) => Promise<void>): Promise<void> {
+async function withEmptyDatabase(use: (pool: Pool, url: string) => Promise<void>): Promise<void> {
   const name = `empty_${randomUUID().replaceAll('-', '')}`
   await onServer(`create database "${name}"`)
   const url = new URL(inject('postgresUrl'))
   url.pathname = `/${name}`
   const { pool, close } = openDatabase({ url: url.href, maxPoolSize: 8, logger })
   try {
-    await use(pool)
+    await use(pool, url.href)
   } finally {
     await close()
     await onServer(`drop database if exists "${name}" with (force)`)
   }
 }
 
-async function onServer(statement: string): Promise<void> {
-  const client = new Client({ connectionString: inject('postgresUrl') })
+async function onServer(statement: string, url = inject('postgresUrl')): Promise<void> {
+  const client = new Client({ connectionString: url })
   await client.connect()
   await client.query(statement)
   await client.end()
