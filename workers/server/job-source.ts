@@ -113,7 +113,7 @@ export class JobSource {
 
   async #fetchAll(): Promise<void> {
     await this.#worker.waitUntilReady()
-    const waiter = waiterOf(this.#worker, this.#options.name)
+    const waiter = new Waiter(this.#worker, this.#options.name, () => this.#isStopped)
     let numWaiting = 0
     while (!this.#isStopped) {
       const room = this.#options.slots - this.#numTaken
@@ -133,7 +133,6 @@ export class JobSource {
 
   /** BullMQ replaces a connection whose wait takes too long, and leaves it closed if that fails. */
   async #reconnect(waiter: RedisQueueBackend): Promise<void> {
-    if (this.#isStopped) return
     await waiter.reconnectBlocking().catch((error: unknown) => this.#note(error))
   }
 
@@ -288,11 +287,25 @@ export class JobSource {
   }
 }
 
-/** Fetches on the connection on which it waits, as the worker's own backend does not. */
-function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
-  const connection = backend.blockingConnection ?? backend.connection
-  const toKey = (type: string): string => backend.toKey(type)
-  return new RedisQueueBackend(connection, name, backend.keys, toKey, opts, connection, false)
+/**
+ * Fetches on the connection on which it waits, as the worker's own backend does not. A connection
+ * that BullMQ replaces while the source stops is not left open.
+ */
+class Waiter extends RedisQueueBackend {
+  readonly #isStopped: () => boolean
+
+  constructor({ backend, opts }: Worker, name: string, isStopped: () => boolean) {
+    const connection = backend.blockingConnection ?? backend.connection
+    const toKey = (type: string): string => backend.toKey(type)
+    super(connection, name, backend.keys, toKey, opts, connection, false)
+    this.#isStopped = isStopped
+  }
+
+  override async reconnectBlocking(): Promise<void> {
+    if (this.#isStopped()) return
+    await super.reconnectBlocking()
+    if (this.#isStopped()) (await this.connection.client).disconnect()
+  }
 }
 
 function isConnectionError(error: unknown): boolean {

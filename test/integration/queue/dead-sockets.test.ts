@@ -3,12 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { afterEach, describe, expect, inject, it } from 'vitest'
 
+import { openRedis } from '#shared/queue/connection.ts'
 import { createRedis } from '#shared/queue/redis-client.ts'
 import { limitCommands, readBeforeClosing } from '#shared/queue/redis-timeouts.ts'
 import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
 import {
   eventually,
   freshPrefix,
+  log,
   openTestSubmitter,
   readAll,
   spawnToyWorker,
@@ -16,11 +18,14 @@ import {
   toyRequest,
 } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
+import { JobSource } from '#workers/server/job-source.ts'
 
 const TOKENS = 60
 const TIMEOUT_MS = 120_000
 /** After this time without a byte a connection counts as dead. */
 const SILENCE_MS = 3000
+/** After this time BullMQ has stopped a wait and replaces its connection. */
+const UNANSWERED_MS = 2200
 const closers: (() => unknown)[] = []
 
 afterEach(async () => {
@@ -88,6 +93,28 @@ describe('a Redis that answers nothing for a while', () => {
     process.kill(pid, 'SIGCONT')
     await eventually(async () => (await waiting()) === 2 && submitter.isConnected())
     expect((await run('x')).text).toBe(toyText(TOKENS))
+  })
+})
+
+describe('a queue that closes after Redis has not answered its wait', () => {
+  it('leaves no connection open', { timeout: TIMEOUT_MS }, async () => {
+    const server = await startRedis()
+    closers.push(server.close)
+    const client = new Redis(server.url)
+    closers.push(() => client.disconnect())
+    const redis = await openRedis(server.url, 'worker', log)
+    closers.push(() => redis.disconnect())
+    const options = { name: 'completion.toy', prefix: freshPrefix(), redis, log }
+    const source = new JobSource({ ...options, slots: 1, slotsNow: () => 1, run: async () => {} })
+    const number = async (name: string) =>
+      Number(new RegExp(`${name}:(\\d+)`).exec(await client.info())?.[1])
+    await eventually(async () => (await number('blocked_clients')) === 1)
+    const pid = await number('process_id')
+    process.kill(pid, 'SIGSTOP')
+    await sleep(UNANSWERED_MS)
+    await source.close()
+    process.kill(pid, 'SIGCONT')
+    await eventually(async () => (await number('connected_clients')) === 2)
   })
 })
 
